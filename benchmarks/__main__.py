@@ -19,6 +19,7 @@ NAMES = (
     "simulator",
     "learners",
     "factor",
+    "sparse",
     "fixed_cost",
     "many",
     "predict",

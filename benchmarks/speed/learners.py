@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -31,7 +32,7 @@ from benchmarks.peers.learners import (
     perceptron,
 )
 from benchmarks.speed.simulator import feed
-from benchmarks.speed.workload import compiled_rule, with_code
+from benchmarks.speed.workload import SHIPPED, compiled_rule, with_code
 from dana.storage.columns import column_pages, column_schema
 
 PASSES = 5
@@ -100,6 +101,8 @@ def compared(
     first: bool = False,
     hyper: Mapping[str, int] = MappingProxyType({}),
     repeats: int = 9,
+    folder: Path = SHIPPED,
+    numbers: int = 1,
 ) -> Figure:
     """Epochs of a rule, and passes of others over the same rows: each on one core, so that other load does not count.
 
@@ -111,11 +114,13 @@ def compared(
         Of each in its turn.
     first
         Whether epochs are first ones, in which cycles are counted.
+    numbers
+        Of a row, which times and cycles are divided by.
     """
     columns = {name: np.asarray(values, np.float32) for name, values in columns.items()}
     schema, heap, rows = column_schema(columns, "bench"), column_pages(columns), len(next(iter(columns.values())))
     label = "y" if "y" in columns else None
-    request, design = compiled_rule(rule, schema, pages=len(heap), label=label, hyper=hyper)
+    request, design = compiled_rule(rule, schema, pages=len(heap), label=label, hyper=hyper, folder=folder)
     machine = with_code(request, design)
     cycles = 0
 
@@ -143,11 +148,12 @@ def compared(
         ours, *theirs = interleaved_medians(turns, repeats=repeats, clock=time.thread_time)
     finally:
         machine.close()
-    nanoseconds = {name: seconds / (passes * rows) * 1e9 for name, seconds in zip(others, theirs, strict=True)}
+    each, what_each = passes * rows * numbers, "row" if numbers == 1 else "number"
+    nanoseconds = {name: seconds / each * 1e9 for name, seconds in zip(others, theirs, strict=True)}
     return Figure(
         what=what,
-        measured=f"{ours / (passes * rows) * 1e9:.0f} ns a row, {cycles / rows:.0f} cycles",
-        reference=", ".join(f"{name} {one:.0f}" for name, one in nanoseconds.items()),
+        measured=f"{ours / each * 1e9:.3g} ns a {what_each}, {passes * cycles / each:.3g} cycles",
+        reference=", ".join(f"{name} {one:.3g}" for name, one in nanoseconds.items()),
         ratio=ours / min(theirs),
         target=target,
     )

@@ -59,7 +59,7 @@ def area_of(config: MachineConfig, family: str) -> Area:
     )
 
 
-INDEX_FILE = {"xcup": (195.0, 157.0, 1.0), "ecp5": (230.0, 125.0, 1.0)}
+INDEX_FILE = {"xcup": (294.0, 296.0, 1.0), "ecp5": (319.0, 264.0, 1.0)}
 """LUTs, flip-flops and DSPs of a thread's index file and its additions to addresses."""
 
 SHORT = 64

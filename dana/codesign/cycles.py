@@ -170,7 +170,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
 
 
 def count_cycles(bundle: Bundle, pages: bytes) -> int:
-    """Cycles of an epoch over these pages, in which no tuple chooses a row of a model again."""
+    """Cycles of an epoch over these pages, in which no row of a model is chosen again."""
     simulator = Simulator(bundle.config)
     try:
         simulator.load(_without_writes(bundle))

@@ -181,7 +181,7 @@ def _default(
         "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
     }
     if needs_index(plan, records=target.records):
-        chosen["index_depth"] = max(2, target.group)
+        chosen["index_depth"] = power_of_two(max(2, target.group * plan.entries))
     if target.records:
         chosen["record_depth"] = power_of_two(len(plan.watched) * target.together)
     if target.together > 1:
@@ -403,7 +403,7 @@ def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[
     # each tuple waits for the one before, so a round has one
     group = 1 if plan.serial else group
     if needs_index(plan, records=target.records):
-        group = min(group, given.get("index_depth", group))
+        group = min(group, given.get("index_depth", group * plan.entries) // plan.entries)
     return replace(target, group=max(_least(plan, tuples, target), group))
 
 

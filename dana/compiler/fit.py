@@ -97,18 +97,18 @@ def _halves(most: int, least: int) -> list[int]:
 
 def _groups(plan: Plan, config: MachineConfig, max_tuples: int) -> tuple[int, int]:
     """Tuples of a thread that a round has to have, and that the batch can use and the machine's memories can hold."""
-    name, rows = plan.graph.name, place_inputs(plan.graph, config.lanes).rows
+    name, rows = plan.graph.name, place_inputs(plan.graph, config.lanes, plan.spread).rows
     tuples = plan.batch_tuples(max_tuples)
     least = least_group(plan, tuples, threads=config.threads)
     most = max(least, group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth))
     # the next tuple sees what this one wrote, so that a round holds one
     if plan.serial:
         most = 1
-    if plan.indexed and config.index_depth < max(1, least):
+    if plan.indexed and config.index_depth < max(1, least) * plan.entries:
         raise DoesNotFit(
             f"rule {name!r} chooses rows of models by the data, for {least} tuples of a thread in a round; the "
             f"machine's index file has {config.index_depth} entries",
-            hint=f"Set index_depth to {max(2, least)}.",
+            hint=f"Set index_depth to {power_of_two(max(2, least * plan.entries))}.",
         )
     if 2 * least * rows > config.tuple_depth:
         what = f"{least} tuples" if least > 1 else "a tuple"
@@ -118,8 +118,8 @@ def _groups(plan: Plan, config: MachineConfig, max_tuples: int) -> tuple[int, in
             f"has {config.tuple_depth}",
             hint=f"Set tuple_depth to {whole_blocks(2 * least * rows)}, or more clusters.",
         )
-    # each tuple of a round has its own entry in the index file
-    return least, min(most, config.index_depth) if plan.indexed else most
+    # each tuple of a round has its own entries in the index file
+    return least, min(most, config.index_depth // plan.entries) if plan.indexed else most
 
 
 def _tried(plan: Plan, config: MachineConfig, target: Target) -> Draft | DoesNotFit:

@@ -32,6 +32,7 @@ from dana.compiler.select.nodes import select
 from dana.compiler.select.selection import Selection
 from dana.compiler.simplify.constants import fold_constants
 from dana.compiler.simplify.elements import expand_elements
+from dana.compiler.simplify.lists import join_rows
 from dana.compiler.simplify.prune import prune
 from dana.compiler.simplify.reciprocal import divide_by_powers_of_two
 from dana.compiler.simplify.share import share_subexpressions
@@ -83,7 +84,8 @@ RULE = (
     Pass(
         "plan",
         plan_sections,
-        "sections of nodes, `x[3]` as a sum by a mask (`simplify/elements.py`); the last without a machine",
+        "sections of nodes, `x[3]` as a sum by a mask (`simplify/elements.py`), `w[c]` as one value "
+        "(`simplify/lists.py`); the last without a machine",
     ),
 )
 """Passes that need no machine. Given: graph."""
@@ -184,11 +186,11 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def simplify(graph: Graph) -> Graph:
-    """The simplified graph for `dana.jit`, with single elements of vectors as they are."""
+    """The simplified graph for `dana.jit`: single elements of vectors as they are, rows of a list as one value."""
     simplified = run(RULE[:-1], {"graph": graph})["graph"]
     assert isinstance(simplified, Graph)
     # elements of matrices as sums: `dana.jit` reads an element of a vector only
-    return expand_elements(simplified, where=lambda node: bool(node.shape))[0]
+    return expand_elements(join_rows(simplified), where=lambda node: bool(node.shape))[0]
 
 
 def place(plan: Plan, target: Target, *, over_lanes: bool = True) -> Placed:

@@ -38,7 +38,7 @@ class Ahead(Folds):
             if node.op is not Op.GATHER or 4 * prod(padded(self.plan.shape(node.inputs[0]))) < FAR:
                 continue
             # a number that is computed would be computed twice: ahead of its tuple, and in its turn
-            if element_of(self.graph, node.inputs[1]) is not None:
+            if element_of(self.graph, node.inputs[1]) is not None or self.plan.shape(node.inputs[1]):
                 found[node.inputs[0], node.inputs[1]] = None
         return list(found)
 
@@ -64,12 +64,13 @@ class Ahead(Folds):
         turn, self._tuple = self._tuple, tuple_
         cache, self._caches[-1] = self._caches[-1], {}
         for model, chosen in self._far:
-            number = self._value(chosen, (), ZERO, vector=0)
-            # not checked yet, and need not be a row: prefetching a wrong address faults nowhere
-            row = Index(Var(self._builder.fptosi(number.value, I64), len(self._preheaders)))
-            shape = self.plan.shape(model)
-            first = self._own(model, (row, *(ZERO for _ in shape[1:])), ZERO)
-            for line in range(0, strides(shape)[0], LINE):
-                place = self._builder.gep(first.value, [I64(line)], source_etype=FLOAT)
-                self._builder.call(self._bring, [place, I32(1), I32(3), I32(1)])  # to write, near, data
+            with self._axes(self.plan.shape(chosen), vector=0) as idx:
+                number = self._value(chosen, idx, ZERO, vector=0)
+                # not checked yet, and need not be a row: prefetching a wrong address faults nowhere
+                row = Index(Var(self._builder.fptosi(number.value, I64), len(self._preheaders)))
+                shape = self.plan.shape(model)
+                first = self._own(model, (row, *(ZERO for _ in shape[1:])), ZERO)
+                for line in range(0, strides(shape)[0], LINE):
+                    place = self._builder.gep(first.value, [I64(line)], source_etype=FLOAT)
+                    self._builder.call(self._bring, [place, I32(1), I32(3), I32(1)])  # to write, near, data
         self._caches[-1], self._tuple = cache, turn

@@ -133,6 +133,12 @@ def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes
         _, column, floats = inputs[-1]
         spacing = bundle.tuple_rows * lanes if column < 0 else 1 if floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
+    # by element: one choice of the machine may be of many
+    choices = [
+        (tag, one if one.element is None else replace(one, element=one.element + e, count=1))
+        for tag, one in enumerate(bundle.choices)
+        for e in range(one.count)
+    ]
     numbers = {graph.nodes[k].name: place.number for k, place in places.items()}
     ahead = -(-AHEAD // bundle.config.page_size) * bundle.config.page_size
     held: dict[str | None, int] = {s.name: k for k, s in enumerate(s for s in bundle.symbols if s.table)}
@@ -144,7 +150,7 @@ def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes
         batch=bundle.rule_batch,
         most=MAX_TEXT,
         ahead=ahead,
-        choices=bundle.choices,
+        choices=[one for _, one in choices],
         tables=tables,
         widest=_widest(),
     )
@@ -166,10 +172,10 @@ def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes
         ],
         "symbols": _symbols(plan, emitter, bundle),
         "tables": [(number, memory.at[k]) for k, number in tables.items()],
-        # the elements of inputs that choose rows, by the tag of the fault; of a number that is computed, none
+        # the elements of inputs that choose rows, and the tag of the fault; of a number that is computed, none
         "indices": [
-            (-1 if one.element is None else numbers[one.inputs[0]], one.element or 0, one.rows)
-            for one in bundle.choices
+            (-1 if one.element is None else numbers[one.inputs[0]], one.element or 0, one.rows, tag)
+            for tag, one in choices
         ],
         "inputs": inputs,
         "numbers": {

@@ -304,6 +304,8 @@ class Emitter(Ahead):
                 self._with_folds(nest, fused[number])
             elif op in FUNCTIONS:
                 self._special(k)
+            elif op is Op.GATHER:
+                self._gathered(k)
             else:
                 self._elementwise(nest)
             self._bound()
@@ -374,6 +376,14 @@ class Emitter(Ahead):
         code = I32(FUNCTIONS[plan.nodes[k].op])
         # twice: the function has a second operand in its signature, which those of the language lack
         builder.call(self._special_function, [code, I64(size * count), to.value, from_.value, from_.value])
+
+    def _gathered(self, k: int) -> None:
+        """Rows that the elements of a column choose, one by one."""
+        model, numbers = self.plan.nodes[k].inputs
+        with self._over_tuples(self.plan.phase[k]) as t, self._loop(self.plan.shape(k)[0]) as e:
+            number = self._value(numbers, (e,), t, vector=0)
+            row = Index(Var(self._builder.fptosi(number.value, I64), len(self._preheaders)))
+            self._store_own(self._load(self._own(model, (row,), ZERO), vector=0).value, k, (e,), t)
 
     # --- merges and updates -----------------------------------------------------------------------------------------
 
@@ -495,12 +505,14 @@ class Emitter(Ahead):
         for update in self.plan.by_row:
             assert update.index is not None
             numbers, values = self._chosen[id(update)]
-            shape = self.plan.shape(update.model)[1:]
+            of_index = self.plan.shape(update.index)
+            shape = (*of_index, *self.plan.shape(update.model)[1:])
             vector = lanes_of(shape)
-            size = prod(padded(shape))
+            size, each, by = prod(padded(shape)), prod(padded(of_index)), lanes_of(of_index)
             with self._loop(self._run) as t:
-                number = self._value(update.index, (), t, vector=0).value
-                self._store(number, self._address(self._state, numbers, [(waiting, 1), (t, 1)]))
+                with self._axes(of_index, vector=by) as idx:
+                    number = self._value(update.index, idx, t, vector=by).value
+                    self._store(number, self._element(numbers, of_index, idx, (waiting, each), (t, each)))
                 with self._axes(shape, vector=vector) as idx:
                     value = self._operand(update.value, shape, idx, t, vector=vector).value
                     self._store(value, self._element(values, shape, idx, (waiting, size), (t, size)))
@@ -512,15 +524,17 @@ class Emitter(Ahead):
         # a batch has a tuple, so that the loop's one turn at least is right
         with self._loop(waiting) as t:
             for update in self.plan.by_row:
+                assert update.index is not None
                 numbers, values = self._chosen[id(update)]
-                shape = self.plan.shape(update.model)[1:]
-                vector = lanes_of(shape)
-                number = self._load(self._address(self._state, numbers, [(t, 1)]), vector=0)
-                row = Index(Var(self._builder.fptosi(number.value, I64), t.level))
-                with self._axes(shape, vector=vector) as idx:
-                    at = self._element(values, shape, idx, (t, prod(padded(shape))))
-                    value = self._load(at, vector=vector).value
-                    self._put(update, value, (row, *idx), vector=vector)
+                of_index, inner = self.plan.shape(update.index), self.plan.shape(update.model)[1:]
+                shape, vector = (*of_index, *inner), lanes_of(inner)
+                with self._axes(of_index, vector=0) as which:
+                    number = self._load(self._element(numbers, of_index, which, (t, prod(padded(of_index)))), vector=0)
+                    row = Index(Var(self._builder.fptosi(number.value, I64), len(self._preheaders)))
+                    with self._axes(inner, vector=vector) as idx:
+                        at = self._element(values, shape, (*which, *idx), (t, prod(padded(shape))))
+                        value = self._load(at, vector=vector).value
+                        self._put(update, value, (row, *idx), vector=vector)
 
     def _put(self, update: Update, value: ir.Value, idx: Indices, *, vector: int) -> None:
         """Store in a model, or add to what is there by now."""

@@ -186,8 +186,10 @@ class Loops:
         self._numbered = self.memory.room(LANES)
         self._chosen = {}
         for update in self.plan.by_row:
-            size = prod(padded(self.plan.shape(update.model)[1:]))
-            self._chosen[id(update)] = self.memory.room(batch), self.memory.room(size * batch)
+            assert update.index is not None, "rows are chosen"
+            size = prod(padded((*self.plan.shape(update.index), *self.plan.shape(update.model)[1:])))
+            numbers = prod(padded(self.plan.shape(update.index)))
+            self._chosen[id(update)] = self.memory.room(numbers * batch), self.memory.room(size * batch)
 
     def _place_merge(self, k: int, size: int, levels: int, op: str) -> None:
         size = -(-size // LANES) * LANES

@@ -205,6 +205,11 @@ class Plan:
         """The extents of a value."""
         return self.graph.concrete_shape(k)
 
+    def lists(self, k: int) -> bool:
+        """Whether a value is rows of a model that all elements of a column choose."""
+        node = self.nodes[k]
+        return node.op is Op.GATHER and bool(self.shape(node.inputs[1]))
+
     @cached_property
     def roots(self) -> frozenset[int]:
         """Values that are read by no loop."""
@@ -213,6 +218,8 @@ class Plan:
     def _keeps(self, k: int) -> bool:
         """Whether a value is a result of loops, rather than computed where it is read."""
         node = self.nodes[k]
+        if self.lists(k):
+            return True
         if node.op in LEAVES or node.op in VIEWS:
             return False
         if node.op in REDUCTIONS or node.op is Op.MERGE or node.op in FUNCTIONS or k in self.roots:

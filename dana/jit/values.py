@@ -59,7 +59,7 @@ class Values(Loops):
             # `dana.compiler.passes.simplify` leaves single elements of vectors alone; of others it makes sums
             position = Index(const=int(self.plan.nodes[node.inputs[1]].value or 0))
             return self._value(node.inputs[0], (position,), t, vector=0)
-        if node.op is Op.GATHER:
+        if node.op is Op.GATHER and k not in self.plan.kept:
             row = self._row(node.inputs[1], node.inputs[0], t)
             return self._load(self._own(node.inputs[0], (row, *idx), t), vector=vector)
         if k in self._counted_by:

@@ -65,9 +65,10 @@ class StriderInstruction(ctypes.Structure):
 
 class Column(ctypes.Structure):
     """hwgen.spec.columns.Column; then bytes on the page, cycles of the unpacker, whether its use is a
-    BAD_INSTRUCTION, and the input that code reads where it lies, or -1, which the core works out."""
+    BAD_INSTRUCTION, the input that code reads where it lies, or -1, and the number of its `sim_order` from 1 on, or 0,
+    which the core works out."""
 
-    _fields_ = _i32(" ".join((*(field.name for field in columns.FIELDS), "bytes", "beats", "bad", "input")))
+    _fields_ = _i32(" ".join((*(field.name for field in columns.FIELDS), "bytes", "beats", "bad", "input", "order")))
 
 
 class Handed(ctypes.Structure):
@@ -177,7 +178,7 @@ class CompiledTable(ctypes.Structure):
 class CompiledIndex(ctypes.Structure):
     """An element of an input of each tuple, which chooses a row, and the model's rows; input -1: it is computed."""
 
-    _fields_ = _i32("input element rows")
+    _fields_ = _i32("input element rows tag")
 
 
 class CompiledInput(ctypes.Structure):

@@ -142,6 +142,7 @@ def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span)
         for _ in shape:
             mask = program.expand(mask, len(mask.shape), span)
         result = program.add(Op.WHERE, (mask, value, result), (count, *shape), span)
+    program.lists[result] = tuple(values)
     return result
 
 

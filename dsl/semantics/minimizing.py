@@ -95,8 +95,12 @@ def minimize(
         return result
     batching = _batching(context, span)
     algebra = batching.algebra
+    # what such a step adds is in proportion to the gradient, so that a batch's steps can be added up row by row
+    plain = optimizer.value.scope.module == "dana.optimizers" and optimizer.value.node.name == "sgd"
     wanted = _models(context, algorithm, bound.get("models"), loss, place)
-    derived = None if wanted is None else _derive(context, batching, loss, wanted, span, of_each=True)
+    lists = _lists(algebra, loss, wanted or []) if plain else {}
+    targets = list(dict.fromkeys(lists.get(target, target) for target in wanted or []))
+    derived = None if wanted is None else _derive(context, batching, loss, targets, span, of_each=True)
     # after the derivatives, so that the errors of both are reported
     batch = _batch(context, algorithm, bound.get("batch"), wanted or [], span)
     if wanted is None or derived is None or batch is None:
@@ -107,8 +111,6 @@ def minimize(
     # where only rows of models are minimized nothing is merged, and the rule has no batch
     if not alone and (_several_rows(wanted) or tables or not all(target.row_per_tuple for target in wanted)):
         batches.keep_batch(context, algorithm, batch)
-    # what such a step adds is in proportion to the gradient, so that a batch's steps can be added up row by row
-    plain = optimizer.value.scope.module == "dana.optimizers" and optimizer.value.node.name == "sgd"
     if tables and not alone and not plain:
         context.report(
             "E524",
@@ -125,12 +127,12 @@ def minimize(
         return POISON
     results: list[Operation] = []
     states: dict[Operation, list[Operation]] = {}
-    for target, polynomial in zip(wanted, derived, strict=True):
-        if _of_table(target) and plain:
+    for target, polynomial in zip(targets, derived, strict=True):
+        if target in lists.values() or (_of_table(target) and plain):
             # a row that is chosen twice takes both steps
             value = algebra.compute(polynomial)
         elif target.row_per_tuple:
-            value = algebra.compute(_of_row(algebra, target, wanted, derived))
+            value = algebra.compute(_of_row(algebra, target, targets, derived))
         elif alone and algorithm.batch is None:
             value = algebra.compute(polynomial)
         else:
@@ -149,16 +151,18 @@ def minimize(
         if isinstance(updated, Poison):
             algorithm.complete = False
             return POISON
-        if _of_table(target) and plain:
-            # sgd returns model - step, and the rows take the step alone
+        if target in lists.values() or (_of_table(target) and plain):
+            # sgd returns model - rate * gradient, and the rows take the step alone: numbers of the tuple first
             assert isinstance(updated, Operation), "sgd gives a value"
-            step = updated.operands[1]
-            added = context.program.add(Op.NEG, (step,), step.shape, span)
-            later = None if alone else batch
-            updates.add_row(context, algorithm, target, Argument(added, span), span, batch=later, mean=not alone)
+            step = algebra.product(polynomial.scaled(-1), algebra.polynomial(updated.operands[1].operands[0]))
+            if not alone:
+                step = algebra.product(step, algebra.atom(batches.share(context, algorithm, span)))
+            listed = Items(context.program.lists[target]) if target in lists.values() else target
+            rows, new = Argument(listed, span), Argument(filled(algebra, algebra.compute(step), target.shape), span)
+            updates.add_to_rows(context, algorithm, rows, new, span, batch=None if alone else batch)
             continue
         updates.set_model(context, algorithm, target, Argument(updated, span), span)
-    context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(results), span=span))
+    context.program.gradients.append(Taken(value=loss, wanted=tuple(targets), results=tuple(results), span=span))
     return Nothing()
 
 
@@ -301,6 +305,31 @@ def _batch(
     if row is not None and not _several_rows(wanted):  # which are an error, by `finish`
         algorithm.rows_in_batches.append((row, batch.span))
     return batch
+
+
+def _lists(algebra: Algebra, loss: Operation, wanted: list[Operation]) -> dict[Operation, Operation]:
+    """By row of a table that a loss reads in a list such as `w[c]` and nowhere else: that list.
+
+    Its derivative is one vector, and each row takes an element; taken row by row each would be a sum by masks.
+    """
+    program, first = algebra.program, algebra.first
+    read = followed(program, loss)
+    rows = {first(target): target for target in wanted if _of_table(target)}
+    readers: dict[Operation, set[Operation]] = {row: set() for row in rows}
+    for reader in read:
+        for row in readers.keys() & map(first, reader.operands):
+            readers[row].add(first(reader))
+    found: dict[Operation, Operation] = {}
+    for value in sorted(read & program.lists.keys(), key=lambda one: one.id):
+        listed = [first(row) for row in program.lists[value]]
+        # the list is made of its first item, and one more in each step (`coercion`)
+        steps = [value]
+        for _ in listed[2:]:
+            steps.append(steps[-1].operands[2])
+        made = set(map(first, steps))
+        if len(set(listed)) == len(listed) and all(row in rows and readers[row] <= made for row in listed):
+            found |= {rows[row]: value for row in listed}
+    return found
 
 
 def _of_table(target: Operation) -> bool:

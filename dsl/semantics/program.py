@@ -126,6 +126,8 @@ class Program:
         Ids of merges that the rule's text asks for.
     elements
         By value, axis, position: the same number is the same operation, so that rows which it chooses are, too.
+    lists
+        By the value that a list of several values was taken as: these values.
     phases
         By id: what stands for a value where the rule does not train, and where it does.
     """
@@ -141,6 +143,7 @@ class Program:
         self.divisors: dict[int, str] = {}
         self.transposes: dict[Operation, Operation] = {}
         self.elements: dict[tuple[Operation, int, Dim], Operation] = {}
+        self.lists: dict[Operation, tuple[Operation, ...]] = {}
         self.needs: list[DimExpr] = []
         self._constants: dict[int | DimExpr, Operation] = {}
         self._given: dict[Op, Operation] = {}

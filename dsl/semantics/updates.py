@@ -93,19 +93,40 @@ def call_add_rows(context: Context, algorithm: Algorithm, bound: Bound, span: Sp
             algorithm.complete = False
             return
         sign = found
-    pairs = _pairs(context, bound["rows"], bound["value"])
-    for rows, value in pairs or []:
-        target = rows.value
+    add_to_rows(context, algorithm, bound["rows"], bound["value"], span, batch=batch, mean=sign == "mean")
+
+
+def add_to_rows(
+    context: Context,
+    algorithm: Algorithm,
+    rows: Argument,
+    value: Argument,
+    span: Span,
+    *,
+    batch: Batch | None,
+    mean: bool = False,
+) -> None:
+    """Say what is added to a row of a table, or to each of a list of them: behind each tuple, or behind a batch."""
+    if batch is not None:
+        # even if the value is wrong, so that later batches are compared with this size
+        keep_batch(context, algorithm, batch)
+    if mean and isinstance(value.value, Operation) and not value.value.table:
+        # before a value of several rows is taken apart, so that they share the operation
+        value = Argument(_part(context, algorithm, value.value, span), value.span)
+        mean = False
+    pairs = _pairs(context, rows, value)
+    for row, new in pairs or []:
+        target = row.value
         if isinstance(target, Operation) and target.op is Op.GATHER and target.operands[0].table:
-            add_row(context, algorithm, target, value, span, batch=batch, mean=sign == "mean")
+            _add_row(context, algorithm, target, new, span, at_once=batch is None, mean=mean)
             continue
         if isinstance(target, Operation) and target.table:
-            report_whole(context, target, rows.span)
+            report_whole(context, target, row.span)
         elif not isinstance(target, Poison):
             context.report(
                 "E506",
                 "addRows adds to rows of a table",
-                rows.span,
+                row.span,
                 label="this is none",
                 expected="a row such as U[i], or rows U[c], of U = dana.table(…)",
                 found=describe(target),
@@ -116,29 +137,28 @@ def call_add_rows(context: Context, algorithm: Algorithm, bound: Bound, span: Sp
         algorithm.complete = False
 
 
-def add_row(
+def _part(context: Context, algorithm: Algorithm, value: Operation, span: Span) -> Operation:
+    """A tuple's part of a mean over the batch, so that the rows need no division at the end."""
+    return context.program.add(Op.MUL, (value, share(context, algorithm, span)), value.shape, span)
+
+
+def _add_row(
     context: Context,
     algorithm: Algorithm,
     target: Operation,
     argument: Argument,
     span: Span,
     *,
-    batch: Batch | None = None,
-    mean: bool = False,
+    at_once: bool,
+    mean: bool,
 ) -> None:
-    """Say what is added to the row of a table that a GATHER reads: behind each tuple, or behind a batch."""
-    if batch is not None:
-        # even if the value is wrong, so that later batches are compared with this size
-        keep_batch(context, algorithm, batch)
+    """Say what is added to the row of a table that a GATHER reads."""
     update = _update(context, target, argument, span)
     if update is None:
         algorithm.complete = False
         return
-    value = update.value
-    if mean:
-        # each tuple adds its part of the mean, so that the rows need no division at the end
-        value = context.program.add(Op.MUL, (value, share(context, algorithm, span)), value.shape, span)
-    algorithm.updates.append(replace(update, value=value, adds=True, at_once=batch is None))
+    value = _part(context, algorithm, update.value, span) if mean else update.value
+    algorithm.updates.append(replace(update, value=value, adds=True, at_once=at_once))
 
 
 def _row_each(context: Context, argument: Argument, count: int) -> list[Argument] | None:

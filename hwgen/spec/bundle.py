@@ -28,7 +28,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.fields import joined, split
 
 MAGIC = b"DANABNDL"
-VERSION = 8
+VERSION = 9
 RECORD_BOUNDARY = 4096
 """Bytes of the largest record, and what a table's address is a multiple of: no burst crosses that (AXI4, A3.4.1)."""
 
@@ -155,10 +155,12 @@ class InputPlace:
     `row + e div lanes`, lane `e mod lanes`; the rows of a matrix follow one another."""
     row: int
     """First row, counted from the start of the tuple's slot."""
+    broadcast: bool = False
+    """Whether each element lies as a scalar does, in a row of its own."""
 
     def rows(self, lanes: int) -> int:
         """Rows that it takes on a machine with that many lanes to a thread."""
-        return rows_of(self.shape, lanes)
+        return rows_of(self.shape, lanes, broadcast=self.broadcast)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,8 @@ class RowChoice:
     model: str
     rows: int
     """Rows of the model."""
+    count: int = 1
+    """Elements that choose rows, from `element` on."""
     category: Category | None = None
     """Where the number is computed from a category and nothing else: that."""
     columns: tuple[tuple[str, int | None], ...] = ()

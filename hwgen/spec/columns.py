@@ -64,7 +64,7 @@ class Column:
         Bits(7, "lane of the first element; element e goes to lane (lane + e) mod lanes, row + (lane + e) div lanes"),
     ] = 0
     type: Annotated[ColumnType, Bits(TYPE_BITS, "ColumnType")]
-    scalar: Annotated[int, Bits(1, "count is 1 and the element goes to every lane of its row")] = 0
+    scalar: Annotated[int, Bits(1, "each element goes to every lane of a row of its own; `lane` is 0")] = 0
     first: Annotated[int, Bits(1, "first column of its tuple")] = 0
     last: Annotated[int, Bits(1, "last column of its tuple")] = 0
     follows: Annotated[int, Bits(1, "not first: comes directly after the column of the previous descriptor")] = 0
@@ -82,7 +82,7 @@ class Column:
 
     def rows(self, lanes: int) -> int:
         """Rows of the tuple in which its elements go."""
-        return 1 if self.scalar else (self.lane + max(1, self.count) - 1) // lanes + 1
+        return max(1, self.count) if self.scalar else (self.lane + max(1, self.count) - 1) // lanes + 1
 
     def group(self, lanes: int, converters: int) -> int:
         """Elements that the unpacker writes in a cycle at most, to lanes from a multiple of their number on.

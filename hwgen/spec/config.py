@@ -66,6 +66,8 @@ MAX_RECORDS = 1024
 
 MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
 
+MAX_INDEX_DEPTH = 4096
+
 MAY_BE_NONE = ("index_depth", "watch_depth", "record_depth")
 """Memories that a machine may be without."""
 
@@ -256,7 +258,7 @@ class MachineConfig:
             "descriptor_depth": (2, 4096),
             "queue_depth": (2, 1024),
             "link_bytes": (8, 8 * self.lanes),
-            "index_depth": (2, 4096),
+            "index_depth": (2, MAX_INDEX_DEPTH),
             "watch_depth": (2, MAX_WATCHED),
             "record_depth": (2, MAX_RECORDS),
             "converters": (1, self.lanes),

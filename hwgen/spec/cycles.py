@@ -20,6 +20,13 @@ INDEX_LATENCY = RESULT_LATENCY
 """Cycles from the issue of a row of SETX until a row that uses the entry may issue. The RTL is built for it to be the
 same as for other results."""
 
+ORDER_WINDOW = RESULT_LATENCY - 1
+"""Entries of the index file with which SETX compares a new one. A row of an ordered instruction with an entry that is
+among as many before it issues so many cycles later, when the results of all rows before it can be read."""
+
+ORDER_LATENCY = INDEX_LATENCY + 6
+"""Cycles from the issue of a row of SETX until the row of an ordered instruction that uses the entry may issue."""
+
 SECTION_START = 3
 """Cycles from the start of a section until its first instruction's wait begins."""
 

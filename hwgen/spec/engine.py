@@ -115,12 +115,19 @@ class Instruction:
     ] = 0
     tail: Annotated[int, Bits(7, "first lane that the tail masks replace")] = 0
     scalar: Annotated[int, Bits(1, "special function: take the cluster's lane 0, write all its lanes")] = 0
-    a_index: Annotated[int, Bits(1, "add entry `o` of the thread's index file to a")] = 0
-    dst_index: Annotated[int, Bits(1, "add entry `o` of the thread's index file to dst")] = 0
+    a_index: Annotated[int, Bits(1, "add an entry of the thread's index file, `o`, to a")] = 0
+    dst_index: Annotated[int, Bits(1, "add an entry of the thread's index file, `o`, to dst")] = 0
+    each: Annotated[int, Bits(1, "every row has an entry of the index file: `o` * inner + `i` in place of `o`")] = 0
+    ordered: Annotated[int, Bits(1, "a row with an entry that was used shortly before waits for that row's result")] = 0
 
     @property
     def rows(self) -> int:
         return self.inner * self.outer
+
+    @property
+    def entries(self) -> int:
+        """Entries of the index file that it sets or uses."""
+        return self.rows if self.each else self.outer
 
     @property
     def indexed(self) -> bool:

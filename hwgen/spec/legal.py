@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from hwgen.spec.bundle import RECORD_BOUNDARY, WHOLE_EPOCH, Bundle, BundleError, Symbol
 from hwgen.spec.columns import MAX_TABLES, ColumnType
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.cycles import INDEX_LATENCY
+from hwgen.spec.cycles import INDEX_LATENCY, ORDER_LATENCY
 from hwgen.spec.engine import MAX_CHOSEN, ROUNDS, SHORT, Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.operations import Exchange
 from hwgen.spec.strider import CONFIGURATION
@@ -45,7 +45,7 @@ def _partners(i: Instruction, at: Place) -> int:
 
 
 def _is_bare(i: Instruction) -> bool:
-    return not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed)
+    return not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed or i.ordered)
 
 
 EVERY = (
@@ -84,8 +84,8 @@ EXCHANGES = (
 INDICES = (
     Rule(
         "index_file",
-        "SETX and the flags of indices need an index file of `outer` entries",
-        lambda i, at: i.outer <= at.config.index_depth,
+        "SETX and the flags of indices need an index file of as many entries as they name",
+        lambda i, at: i.entries <= at.config.index_depth,
     ),
     Rule("index_function", "an index is for no special function", lambda i, _: not i.op.special),
     Rule("index_source", "source is MEMORY where an index is set or used", lambda i, _: i.source is Source.MEMORY),
@@ -101,7 +101,7 @@ INDICES = (
     ),
 )
 SETTERS = (
-    Rule("setx_inner", "inner of SETX is 1", lambda i, _: i.inner == 1),
+    Rule("setx_inner", "inner of SETX is 1, but with `each`", lambda i, _: bool(i.each) or i.inner == 1),
     Rule(
         "setx_bound",
         "the bound of SETX, dst, is from 1 to scratch_depth",
@@ -118,6 +118,21 @@ SETTERS = (
         lambda i, _: _is_bare(i),
     ),
 )
+ORDERED = (
+    Rule(
+        "ordered_rows",
+        "an ordered instruction has `each`, and reads as operand a the row that it writes",
+        lambda i, _: (
+            bool(i.each and i.a_index and i.dst_index)
+            and (i.a, i.a_inner, i.a_outer) == (i.dst, i.dst_inner, i.dst_outer)
+        ),
+    ),
+    Rule(
+        "ordered_section",
+        "an ordered instruction is in section `tuple`, with the mask SINGLE",
+        lambda i, at: at.section is Section.TUPLE and i.mask is Mask.SINGLE,
+    ),
+)
 PUTTERS = (
     Rule("put_section", "PUT is in sections of rounds alone", lambda i, at: at.section in ROUNDS),
     Rule(
@@ -126,12 +141,19 @@ PUTTERS = (
         lambda i, _: i.source is Source.MEMORY and i.mask is not Mask.PAIR and _is_bare(i),
     ),
 )
-RULES = (*EVERY, *EXCHANGES, *INDICES, *SETTERS, *PUTTERS)
+RULES = (*EVERY, *EXCHANGES, *INDICES, *SETTERS, *ORDERED, *PUTTERS)
 
-UNSET = "an index is one that a SETX before it in the section sets: its `outer` is at least the instruction's"
-EARLY = f"a row that uses an index issues {INDEX_LATENCY} cycles or more after the row that sets it"
+UNSET = "an index is one that a SETX before it in the section sets: it sets as many as the instruction uses"
+EARLY = (
+    f"a row that uses an index issues {INDEX_LATENCY} cycles or more after the row that sets it, of an ordered "
+    f"instruction {ORDER_LATENCY}"
+)
+SETTER = (
+    "the SETX before an ordered instruction has `each` and the mask SINGLE, reads tuple memory row by row, has a step "
+    "of at least 1, and runs the same loops"
+)
 OVERWRITTEN = f"a SETX issues {INDEX_LATENCY} cycles or more after the last row of the SETX before it in the section"
-ENTRIES = (UNSET, EARLY, OVERWRITTEN)
+ENTRIES = (UNSET, EARLY, SETTER, OVERWRITTEN)
 """Rules about an instruction and those before it."""
 
 
@@ -201,6 +223,7 @@ def _problems(bundle: Bundle) -> Iterator[str]:
     if Section.MERGE in bundle.sections and Section.PUSH not in bundle.sections:
         yield "a program with a section 'merge' must have one 'push' (docs/machine.md, section 3)"
     round_tuples = config.threads * bundle.group
+    yield from _ordered(bundle)
     yield from _watched(bundle, round_tuples)
     yield from _records(bundle)
     if Section.MERGE not in bundle.sections and bundle.batch > round_tuples:
@@ -213,6 +236,33 @@ def _problems(bundle: Bundle) -> Iterator[str]:
                 f"instruction {k} ({program[k].op.name} in section {name}) must keep the rule of docs/machine.md, "
                 f"section 2, but breaks it: {rule}. Compile the rule again"
             )
+
+
+MAX_ORDERS = 8
+"""Columns that ordered instructions may follow: as many does the simulator's clock look at."""
+
+
+def _ordered(bundle: Bundle) -> Iterator[str]:
+    """What is wrong with ordered instructions, whose cycles follow from a column's numbers."""
+    setter: Instruction | None = None
+    columns: set[int] = set()
+    for instruction in bundle.section(Section.TUPLE) if Section.TUPLE in bundle.sections else ():
+        setter = instruction if instruction.op is Opcode.SETX else setter
+        if not instruction.ordered or setter is None:
+            continue
+        columns.add(setter.a)
+        found = [one for one in bundle.columns if one.row == setter.a and not one.table]
+        fits = len(found) == 1 and found[0].scalar and found[0].count == setter.inner
+        steps = setter.a_outer == bundle.tuple_rows or setter.outer == 1
+        if not fits or not steps or setter.outer != bundle.group:
+            yield (
+                f"the numbers of an ordered instruction must be a column of {setter.inner} elements, each in a row of "
+                f"its own, of all tuples of a round, but row {setter.a} is not the first of one"
+            )
+        if bundle.batch > bundle.group:
+            yield f"a batch with ordered instructions must be tuples of one thread, {bundle.group}, not {bundle.batch}"
+    if len(columns) > MAX_ORDERS:
+        yield f"ordered instructions must follow at most {MAX_ORDERS} columns, not {len(columns)}"
 
 
 def _watched(bundle: Bundle, round_tuples: int) -> Iterator[str]:
@@ -293,6 +343,12 @@ def _records(bundle: Bundle) -> Iterator[str]:
                 break
 
 
+def _orders(setter: Instruction, instruction: Instruction) -> bool:
+    """Whether entries come from a column, a tuple's in each round of the outer loop, as for an ordered instruction."""
+    column = setter.each and setter.a_tuple and setter.a_inner and setter.dst_outer and setter.mask is Mask.SINGLE
+    return bool(column) and (setter.inner, setter.outer) == (instruction.inner, instruction.outer)
+
+
 def _rules(instruction: Instruction) -> tuple[Rule, ...]:
     """The rules that are about an instruction."""
     rules: tuple[Rule, ...] = EVERY
@@ -302,6 +358,8 @@ def _rules(instruction: Instruction) -> tuple[Rule, ...]:
         rules += INDICES
     if instruction.op is Opcode.SETX:
         rules += SETTERS
+    if instruction.ordered:
+        rules += ORDERED
     if instruction.op is Opcode.PUT:
         rules += PUTTERS
     return rules
@@ -315,11 +373,13 @@ def _entries(section: Sequence[Instruction], config: MachineConfig) -> Iterator[
     for k, instruction in enumerate(section):
         issue = now + instruction.wait
         if instruction.indexed:
-            if setter is None or setter.outer < instruction.outer:
+            if setter is None or setter.entries < instruction.entries:
                 yield k, UNSET
-            elif issue < set_at + INDEX_LATENCY:
-                # later rounds of the outer loop, of a row or more each, come no closer to those of SETX
+            elif issue < set_at + (ORDER_LATENCY if instruction.ordered else INDEX_LATENCY):
+                # later entries, of a row or more each, come no closer to those of SETX
                 yield k, EARLY
+            if instruction.ordered and setter is not None and not _orders(setter, instruction):
+                yield k, SETTER
         if instruction.op is Opcode.SETX:
             if setter is not None and issue < set_at + setter.rows - 1 + INDEX_LATENCY:
                 yield k, OVERWRITTEN

@@ -149,7 +149,7 @@ def test_a_legal_program_with_indices_has_no_problems() -> None:
         ("s2+x <- s9+2o", "s2+x <- s2+x", "may read a row that it writes"),
         ("s2+x <- s9+2o", "s2+level+x <- s9+2o", "an operand with an index has no level"),
         ("s0+x", "t0+x", "an operand with an index has no level"),
-        ("outer=2 mask=single", "outer=5 mask=single", "need an index file of `outer` entries"),
+        ("outer=2 mask=single", "outer=5 mask=single", "need an index file of as many entries as they name"),
         ("mask=single", "mask=pair", "the mask is NONE or SINGLE where"),
         ("x2", "x0", "the bound of SETX, dst, is from 1 to scratch_depth"),
         (f"end wait={WAIT - 2}", f"end wait={WAIT - 3}", "ends in cycle"),

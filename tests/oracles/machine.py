@@ -38,6 +38,8 @@ class Epoch:
     ----------
     ran
         (section, level) in order; level is 0 but for merge and push.
+    waits
+        Cycles that rows of ordered instructions waited, of each of them.
     busy
         ENGINE_BUSY: SECTION_START + length over all sections run.
     rounds
@@ -45,6 +47,7 @@ class Epoch:
     """
 
     ran: list[tuple[Section, int]] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
     busy: int = 0
     rounds: list[int] = field(default_factory=list)
 
@@ -237,10 +240,19 @@ class Machine:
         instructions = self.bundle.section(section)
         done.ran.append((section, level))
         done.busy += cycles.SECTION_START + section_length(instructions, self.bundle.config.divide_interval)
+        done.waits.append(0)
         for instruction in instructions[:-1]:
             if section in (Section.BATCH, Section.EPOCH, Section.INIT) and (instruction.a_tuple or instruction.b_tuple):
                 raise MachineFault(f"{section} reads tuple memory")
             self.execute(instruction, half=half, m=m, level=level)
+            if instruction.ordered:
+                done.waits[-1] += cycles.ORDER_WINDOW * self._repeats(instruction, m)
+        done.busy += done.waits[-1]
+
+    def _repeats(self, instruction: Instruction, m: int) -> int:
+        """Rows of an ordered instruction with an entry of thread 0 that is among those shortly before it."""
+        entries = self.index[0, : min(m, instruction.outer) * instruction.inner].tolist()
+        return sum(x in entries[max(0, r - cycles.ORDER_WINDOW) : r] for r, x in enumerate(entries))
 
     def execute(self, instruction: Instruction, *, half: int = 0, m: int = 0, level: int = 0) -> None:
         """Run one instruction on a half of tuple memory, with m tuples in the round, at a level of the merge stack."""
@@ -251,7 +263,7 @@ class Machine:
         a = instruction.a + o * instruction.a_outer + i * instruction.a_inner + instruction.a_level * shift
         _check_exchange(instruction, crossed=bool(self.bundle.config.crossed))
         if instruction.op is Opcode.SETX:
-            self._set_index(instruction, o, a, half, m)
+            self._set_index(instruction, _entries(instruction, o, i), o, a, half, m)
             return
         if instruction.op is Opcode.PUT:
             words = self._read(a, instruction.a_tuple, half)
@@ -286,16 +298,22 @@ class Machine:
                 self._rows(instruction, o[row], i[row], dst[row], a[row], b[row], half, m)
 
     def _set_index(
-        self, instruction: Instruction, o: npt.NDArray[np.int64], a: npt.NDArray[np.int64], half: int, m: int
+        self,
+        instruction: Instruction,
+        entry: npt.NDArray[np.int64],
+        o: npt.NDArray[np.int64],
+        a: npt.NDArray[np.int64],
+        half: int,
+        m: int,
     ) -> None:
-        """SETX: X[o] of every thread from lane 0."""
+        """SETX: entries of every thread from lane 0."""
         words = numerics.flush(self._read(a, instruction.a_tuple, half)[:, :, 0])
         if instruction.mask is Mask.SINGLE:
             words = np.where(self._absent(o, m)[:, :, 0], np.float32(0.0), words)
         good = (words == np.trunc(words)) & (words >= 0) & (words < instruction.dst)
         if not good.all():
             raise MachineFault(f"INDEX: {words[~good][0]} of {instruction.dst}, tag {instruction.b}")
-        self.index[:, o] = words.astype(np.int64) * instruction.dst_outer
+        self.index[:, entry] = words.astype(np.int64) * instruction.dst_outer
 
     def _rows(
         self,
@@ -315,9 +333,9 @@ class Machine:
         last = (i == instruction.inner - 1)[:, None] & (lane >= instruction.tail)
         target = np.broadcast_to(dst, (self.threads, len(dst)))
         if instruction.dst_index:
-            target = target + self.index[:, o]
+            target = target + self.index[:, _entries(instruction, o, i)]
         if instruction.a_index:
-            left = self.scratch[thread[:, None], a + self.index[:, o]]
+            left = self.scratch[thread[:, None], a + self.index[:, _entries(instruction, o, i)]]
         else:
             left = self._read(a, instruction.a_tuple, half)
         right = self._read(b, instruction.b_tuple, half)
@@ -374,6 +392,11 @@ class Machine:
         """Whether a thread's tuple t is missing, shape [threads, rows, 1]."""
         number = np.arange(self.threads)[:, None] * self.group + t
         return np.asarray(number >= m)[:, :, None]
+
+
+def _entries(instruction: Instruction, o: npt.NDArray[np.int64], i: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Entries of the index file that rows set or use."""
+    return o * instruction.inner + i if instruction.each else o
 
 
 def _check_exchange(instruction: Instruction, *, crossed: bool) -> None:

@@ -115,7 +115,7 @@ def test_programs_that_break_the_rules_are_refused(line: str, message: str) -> N
 
 def test_a_machine_without_index_file_refuses_them() -> None:
     plain = dataclasses.replace(CONFIG, index_depth=0)
-    with pytest.raises(BundleError, match="need an index file of `outer` entries"):
+    with pytest.raises(BundleError, match="need an index file of as many entries as they name"):
         Simulator(plain).load(program(SCATTER, plain))
 
 

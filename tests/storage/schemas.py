@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dana.compiler.place.rows import InputPlace, InputPlaces, rows_of
+from dana.compiler.place.rows import InputPlaces
 from dana.storage import layout
 from dana.storage.builder import PageBuilder, PageFull, build_tuple
 from dana.storage.schema import Attribute, TableSchema, Use
 from dana.storage.types import ARRAYS, SCALARS
+from hwgen.spec.bundle import InputPlace, rows_of
 
 COLUMN = attrgetter("column")
 KINDS = {

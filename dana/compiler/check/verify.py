@@ -142,6 +142,8 @@ class _Timing:
         issue = _rows(self.now + instruction.wait, 1, 0, rows, interval)
         self.now += instruction.wait + rows * interval
         results = issue + (first - 1)
+        if instruction.ordered and max((old.max() for old in self.writes if len(old)), default=-1) >= results[0]:
+            yield "waits while a result is to come that comes later than its own"
         self.writes.append(results if lanes == 1 else (results[:, None] + np.arange(lanes) * step).ravel())
         if instruction.op is Opcode.SETX:
             self.setter = instruction
@@ -196,12 +198,14 @@ class _Timing:
             if in_tuples:  # the half is complete before its section begins
                 continue
             early = self.ready[address] > issue
+            if instruction.ordered and name == "a":  # later rows wait for those before them
+                early = early[..., :1]
             if early.any():
-                yield f"reads row {address[early][0]} before its result is there ({name})"
+                yield f"reads row {address[..., : early.shape[-1]][early][0]} before its result is there ({name})"
             if dst is not None and address.min() <= dst.max() and dst.min() <= address.max():
-                if instruction.indexed:
+                if instruction.dst_index or getattr(instruction, f"{name}_index", 0):
                     # stricter than the machine: which row comes when is not looked at, but of a row that it adds to
-                    if not self._adds(instruction) and np.isin(address, dst).any():
+                    if not (instruction.ordered or self._adds(instruction)) and np.isin(address, dst).any():
                         yield f"may read a row that it writes ({name})"
                 elif _just_written(np.atleast_2d(dst)[0], np.atleast_2d(address)[0], issue, latency):
                     yield f"reads a row that it has just written ({name})"

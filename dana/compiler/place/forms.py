@@ -151,7 +151,7 @@ def _wanted(plan: Plan, k: int, operand: int, over_lanes: frozenset[int]) -> Dem
         return k
     if node.op is Op.MERGE and operand in over_lanes:
         return operand
-    if narrow(shape):
+    if narrow(shape) or (node.op is Op.GATHER and graph.nodes[node.inputs[1]].shape):
         return Form.BROADCAST
     if node.op in REDUCTIONS and node.axis == len(shape) - 1:
         return operand
@@ -169,7 +169,7 @@ class _Chooser:
         self.graph = graph = plan.graph
         self.target = target
         self.nodes = [node for node in graph.nodes if node.id in plan.section or node.op in LEAVES]
-        self.by_row = plan.chosen
+        self.by_row, self.spread = plan.chosen, plan.spread
         self.shape = {node.id: graph.concrete_shape(node.id) for node in self.nodes}
         self.operands = {k: plan.operands(k) for k in plan.section}
         self.loss = None if graph.loss is None else plan.resolve(graph.loss)
@@ -231,7 +231,10 @@ class _Chooser:
         shape = self.shape[node.id]
         # the unpacker writes them: elements to lanes, a scalar to all
         if node.op in FROM_ROW:
-            return Form.PACKED if shape else Form.BROADCAST
+            return Form.PACKED if shape and node.id not in self.spread else Form.BROADCAST
+        # a row for each of its numbers, which lie so
+        if node.op is Op.GATHER and self.graph.nodes[node.inputs[1]].shape:
+            return Form.BROADCAST
         if node.id in self.over_lanes:
             return None
         if narrow(shape) or (node.id in self.by_row and len(shape) == 1):
@@ -380,7 +383,8 @@ class _Chooser:
         """Rows that it takes to have a value in both forms."""
         node = self.graph.nodes[k]
         weight = 1.0 if node.op is Op.MODEL else self._weight(k)
-        return 0 if node.op is Op.ARANGE else weight * self._converting(k, self._form(k))
+        copied = self._rows(k, Form.BROADCAST) if k in self.spread else 0  # out of tuple memory first
+        return 0 if node.op is Op.ARANGE else weight * (copied + self._converting(k, self._form(k)))
 
     def _converting(self, k: int, form: Form) -> float:
         """Rows of a conversion from a form to the other."""

@@ -50,7 +50,7 @@ def _placed(plan: Plan, inputs: InputPlaces, form: Callable[[int], Form]) -> Inp
 
 def tuple_rows(plan: Plan, lanes: int, *, records: bool) -> int:
     """Rows of a tuple, about: forms are not known yet, but records are packed nearly always."""
-    inputs = place_inputs(plan.graph, lanes)
+    inputs = place_inputs(plan.graph, lanes, plan.spread)
     return (_placed(plan, inputs, lambda _: Form.PACKED) if records else inputs).rows
 
 

@@ -4,6 +4,7 @@ In: a bound graph and the number of lanes of a thread. Out: `InputPlaces`, the s
 reads these rows, and the column descriptors, which fill them. It must not know of tables, pages or schedules.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -12,7 +13,7 @@ from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import Watched
 from dana.compiler.target import Target
 from dsl.hdfg.graph import Graph
-from hwgen.spec.bundle import InputPlace, rows_of
+from hwgen.spec.bundle import InputPlace
 
 
 class Form(Enum):
@@ -94,18 +95,18 @@ class InputPlaces:
         return {place.name: place for place in self.places}[name]
 
 
-def place_inputs(graph: Graph, lanes: int) -> InputPlaces:
+def place_inputs(graph: Graph, lanes: int, spread: Collection[int] = ()) -> InputPlaces:
     """Give the inputs of a bound graph rows, one after the other, on threads of so many lanes."""
     places = []
     row = 0
     for node in graph.inputs:
         name = graph.nodes[node].name
         shape = graph.concrete_shape(node)
-        places.append(InputPlace(name=name or f"node {node}", shape=shape, row=row))
-        row += rows_of(shape, lanes)
+        places.append(InputPlace(name=name or f"node {node}", shape=shape, row=row, broadcast=node in spread))
+        row += places[-1].rows(lanes)
     return InputPlaces(lanes=lanes, places=tuple(places))
 
 
 def place_inputs_for(plan: Plan, target: Target) -> InputPlaces:
     """The inputs of a plan's rule for a target's lanes."""
-    return place_inputs(plan.graph, target.lanes)
+    return place_inputs(plan.graph, target.lanes, plan.spread)

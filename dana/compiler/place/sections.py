@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from dana.compiler.place.watch import Watched, element_in, watched_columns
 from dana.compiler.simplify.elements import expand_elements
+from dana.compiler.simplify.lists import join_rows
 from dana.compiler.target import Target
 from dsl.hdfg.graph import LEAVES, PER_TUPLE, REDUCTIONS, EachEpoch, Graph, Node, Op, Region
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -143,6 +144,24 @@ class Plan:
         read = (graph.nodes[k].inputs[0] for k in self.section if graph.nodes[k].op is Op.GATHER)
         return frozenset((*read, *(update.model for update in graph.updates if update.index is not None)))
 
+    @property
+    def lists(self) -> frozenset[int]:
+        """Inputs with elements that all choose rows of one table."""
+        numbers = [self.graph.nodes[k].inputs[1] for k in self.section if self.graph.nodes[k].op is Op.GATHER]
+        numbers += [update.index for update in self.graph.updates if update.index is not None]
+        return frozenset(k for k in numbers if self.graph.nodes[k].shape)
+
+    @property
+    def entries(self) -> int:
+        """Entries of the index file that a tuple takes."""
+        return max((self.graph.concrete_shape(k)[0] for k in self.lists), default=1)
+
+    @property
+    def spread(self) -> frozenset[int]:
+        """Inputs with each element in every lane of a row of its own: numbers of rows, and what goes along."""
+        shapes = {self.graph.nodes[k].shape for k in self.lists}
+        return frozenset(k for k in self.graph.inputs if self.graph.nodes[k].shape in shapes)
+
     def of(self, section: Section) -> tuple[int, ...]:
         """Nodes of a section, in topological order."""
         return tuple(node.id for node in self.graph.nodes if self.section.get(node.id) is section)
@@ -167,8 +186,8 @@ def join_rounds(plan: Plan, target: Target) -> Plan:
 
 def plan_sections(graph: Graph) -> Plan:
     """Place every node that training needs, independently of the machine."""
-    # before anything has a section: an element becomes three operations
-    graph, elements = expand_elements(graph)
+    # before anything has a section: an element becomes three operations, and rows chosen by a vector's one
+    graph, elements = expand_elements(join_rows(graph))
     return _planned(graph, elements, joined=graph.returns_to_rows and graph.batch != 1)
 
 

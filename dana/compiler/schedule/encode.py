@@ -90,6 +90,8 @@ def _instruction(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
         scalar=int(op.scalar),
         a_index=int(op.a.indexed),
         dst_index=int(op.dst.indexed),
+        each=int(op.each),
+        ordered=int(op.ordered),
     )
 
 
@@ -100,17 +102,19 @@ def _set_index(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
     return Instruction(
         op=op.op,
         wait=wait,
+        inner=op.inner,
         outer=op.outer,
         dst=index.bound,
         dst_inner=0,
         dst_outer=index.stride,
         a=_address(op.a, memory),
         a_tuple=int(op.a.buffer.home is Home.TUPLE),
-        a_inner=0,
+        a_inner=op.a.inner,
         a_outer=op.a.outer,
         b=index.tag,
         b_inner=0,
         mask=op.mask,
+        each=int(op.each),
     )
 
 
@@ -190,7 +194,7 @@ def choices(plan: Plan, selection: Selection) -> tuple[RowChoice, ...]:
     """By tag of the fault INDEX, what chooses the row; tags of SETX come behind those of watched columns."""
     graph, found = plan.graph, list[RowChoice]()
     for number, model in selection.indices:
-        element = plan.element(number)
+        element = (number, 0) if number in plan.lists else plan.element(number)
         from_ = sorted(graph.reachable([number]).intersection(graph.inputs)) if element is None else [element[0]]
         found.append(
             RowChoice(
@@ -198,6 +202,7 @@ def choices(plan: Plan, selection: Selection) -> tuple[RowChoice, ...]:
                 element=None if element is None else element[1],
                 model=graph.nodes[model].name or "",
                 rows=graph.concrete_shape(model)[0],
+                count=plan.entries if number in plan.lists else 1,
                 category=_category(plan, number, graph.concrete_shape(model)[0]) if element is None else None,
             )
         )

@@ -9,6 +9,7 @@ Issue is in order and nothing interlocks (docs/machine.md, section 2), so every 
 * a row is read when the result that it holds can be read;
 * results come out one a cycle, whichever unit they come from;
 * a row's later result comes out later than its earlier one;
+* an ordered operation waits until no result before it comes out later than its own;
 * entries of the index file are used when they are set, and set again when all of the last ones are (a row that an entry
   chooses counts as all that it may choose);
 * an operation's turn takes at least MIN_INSTRUCTION cycles.
@@ -30,7 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import sub
 
-from dana.compiler.select.ops import Access, Buffer, VectorOp
+from dana.compiler.select.ops import Access, Buffer, Home, VectorOp
 from dana.compiler.select.selection import Selection
 from dana.errors import InternalError
 from hwgen.spec import cycles
@@ -274,6 +275,10 @@ class Clock:
     def operands_ready(self, op: VectorOp) -> int:
         """First cycle in which the operation's first row may issue."""
         earliest = max([self._rows_ready(op, access) for access in op.reads()])
+        if op.ordered:
+            # the sequencer has to know which entries repeat
+            entries = next(access for access in op.reads() if access.buffer.home is Home.INDEX)
+            earliest = max(earliest, self._rows_ready(op, entries) + cycles.ORDER_LATENCY - cycles.INDEX_LATENCY)
         # entries that operations under way still use must not change; a row's later result has to come out later
         if op.op is Opcode.SETX:
             return max(earliest, *self._ready.get(op.dst.buffer, (0,)))
@@ -298,6 +303,9 @@ class Clock:
         while taken := self._port >> first - self.now & op.writes:
             # of adjacent cycles the last that is taken must lie before the first
             first += 1 if op.op.special else taken.bit_length() - op.first_latency + 1
+        # rows that wait must not meet a result of those before
+        if op.ordered:
+            first = max(first, self.now + self._port.bit_length() - op.first_latency + 1)
         return first
 
     def issue(self, op: VectorOp, start: int) -> int:

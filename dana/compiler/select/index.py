@@ -6,9 +6,10 @@ set of entries at a time, so they are set anew where another model or another nu
 
 from dataclasses import replace
 from math import prod
+from typing import Any
 
-from dana.compiler.select.nest import MAX_STEP, LoopLimit
-from dana.compiler.select.ops import Buffer, Home, Index
+from dana.compiler.select.nest import MAX_INNER, MAX_STEP, LoopLimit
+from dana.compiler.select.ops import Access, Buffer, Home, Index
 from dana.compiler.select.values import Emitter, Value, View
 from hwgen.spec.engine import MAX_CHOSEN, Mask, Opcode, Section
 
@@ -23,12 +24,12 @@ class IndexFile:
         from `first_tag` on.
     """
 
-    def __init__(self, emitter: Emitter, first_tag: int = 0) -> None:
+    def __init__(self, emitter: Emitter, first_tag: int = 0, entries: int = 1) -> None:
         self.emitter = emitter
         self.first_tag = first_tag
         self.tags: list[tuple[int, int]] = []
-        # an entry for each of a thread's tuples in a round
-        self._file = Buffer(name="index", rows=emitter.group, home=Home.INDEX)
+        # entries for each of a thread's tuples in a round
+        self._file = Buffer(name="index", rows=emitter.group * entries, home=Home.INDEX)
         self._number = -1
         self._index: Index | None = None
 
@@ -50,6 +51,49 @@ class IndexFile:
             self._each(Opcode.ADD, Mask.SINGLE, rows, target, target, new)
         else:  # SINGLE sends the rows one after the other: of tuples that choose one row the last wins
             self._each(Opcode.MOV, Mask.SINGLE, rows, target, new)
+
+    def gather_each(
+        self,
+        op: Opcode,
+        numbers: tuple[int, Value],
+        model: tuple[int, Value],
+        room: Value,
+        other: Value | None = None,
+    ) -> None:
+        """Take rows of a model, each tuple's as many as it has numbers, with another value of as many if given."""
+        index = self._set_each(numbers, model)
+        source = Access(buffer=model[1].buffer, base=model[1].base, index=index)
+        b = None if other is None else self._numbered(other)
+        self._of_each(op, numbers[1], self._numbered(room), source, b)
+
+    def add_each(self, numbers: tuple[int, Value], model: tuple[int, Value], value: Value) -> None:
+        """Add a number to each of these rows, in order: tuple by tuple, of each in the order of its numbers."""
+        index = self._set_each(numbers, model)
+        row = Access(buffer=model[1].buffer, base=model[1].base, index=index)
+        self._of_each(Opcode.ADD, numbers[1], row, row, self._numbered(value), mask=Mask.SINGLE, ordered=True)
+
+    def _set_each(self, numbers: tuple[int, Value], model: tuple[int, Value]) -> Index:
+        held = self.holds(numbers[0], model[1])
+        if held is not None:
+            return held
+        self._number, self._index = numbers[0], self._entry(numbers[0], model)
+        count = numbers[1].shape[0]
+        entries = Access(buffer=self._file, inner=1, outer=count, index=self._index)
+        self._of_each(Opcode.SETX, numbers[1], entries, self._numbered(numbers[1]), mask=Mask.SINGLE)
+        return self._index
+
+    def _numbered(self, value: Value) -> Access:
+        """A value's rows: an element's in the inner loop, a tuple's in the outer one."""
+        step = int(bool(value.shape) and value.shape[0] > 1)
+        return Access(buffer=value.buffer, base=value.base, inner=step, outer=value.stride)
+
+    def _of_each(
+        self, op: Opcode, numbers: Value, dst: Access, a: Access, b: Access | None = None, **fields: Any
+    ) -> None:
+        count = numbers.shape[0]
+        if count > MAX_INNER or max(one.outer for one in (dst, a, b or a)) > MAX_STEP:
+            raise LoopLimit(f"{count} rows of a model for each tuple")
+        self.emitter.add(Section.TUPLE, op, dst, a, b, inner=count, outer=self.emitter.group, each=True, **fields)
 
     def present(self, value: Value, shape: tuple[int, ...], *, least: Value | None = None) -> Value:
         """A copy of a value for each tuple: of those that the round lacks 0, or -0 if that is `least`."""

@@ -30,6 +30,8 @@ from dsl.hdfg.graph import BINARY, ELEMENTWISE, REDUCTIONS, UNARY, EachEpoch, No
 from hwgen.spec.engine import Opcode, Section
 
 OPCODES = {op: Opcode[op.name] for op in ELEMENTWISE - {Op.WHERE}}
+COMMUTE = {Opcode.ADD, Opcode.MUL}
+"""Either operand of these may come first."""
 OPCODES |= {op: OPCODES[join] for op, join in REDUCTIONS.items()}
 
 
@@ -58,7 +60,7 @@ class _Selector:
         self.store = store
         self.emitter = emitter
         # tags of watched columns come first (`dana.compiler.compile`)
-        self.index = IndexFile(self.emitter, first_tag=len(store.inputs.records))
+        self.index = IndexFile(self.emitter, first_tag=len(store.inputs.records), entries=plan.entries)
         self.loss: Buffer | None = None
         self.convergence: Buffer | None = None
         self.block: list[tuple[Opcode, Buffer]] = []
@@ -152,10 +154,16 @@ class _Selector:
             value = self._row(self.store.operand(k, 0, section), int(self.graph.nodes[index].value or 0))
         elif node.op is Op.GATHER and node.inputs[0] in self.store.recorded:
             value = self.records.gathered(k)
+        elif node.op is Op.GATHER and self._fused(k):
+            return  # with its reader
         elif node.op is Op.GATHER:
             value = self._gathered(k, section)
         elif node.op is Op.WHERE:
             value = self._where(k, section, target)
+        elif node.op in BINARY and (at := self._reads_rows(k)) is not None:
+            value = self._room(k)
+            gathered, other = self.plan.operands(k)[at], self.store.operand(k, 1 - at, section)
+            self._gather_each(OPCODES[node.op], gathered, section, value, other)
         elif node.op in UNARY or node.op in BINARY:
             value = target or self._room(k, self.shards.of.get(k))
             operands = [self.store.operand(k, position, section) for position in range(len(node.inputs))]
@@ -163,6 +171,35 @@ class _Selector:
         else:
             raise InternalError(f"no operation for node {k} ({node.op.value}) of rule {self.graph.name!r}")
         self.store.put(k, value)
+
+    def _gather_each(self, op: Opcode, k: int, section: Section, room: Value, other: Value | None = None) -> None:
+        """Read the rows of a GATHER by a column's numbers, with another operand if given."""
+        model, number = self.plan.operands(k)
+        numbers, table = self.store.operand(k, 1, section), self.store.operand(k, 0, section)
+        self.index.gather_each(op, (number, numbers), (model, table), room, other)
+
+    def _reads_rows(self, k: int) -> int | None:
+        """Which operand of a node is a GATHER that is its operand a, where it lies, and nobody else's."""
+        operands = self.plan.operands(k)
+        found = [at for at, o in enumerate(operands) if self.graph.nodes[o].op is Op.GATHER and self._fused(o)]
+        return found[0] if found else None
+
+    def _fused(self, k: int) -> bool:
+        """Whether rows chosen by a column's numbers are read by one product, difference … of their number alone."""
+        graph = self.graph
+        if self.plan.operands(k)[1] not in self.plan.lists or not self.store.used_once(k, Form.BROADCAST):
+            return False
+        for reader in self.plan.section:
+            operands = self.plan.operands(reader)
+            if k in operands:
+                node = graph.nodes[reader]
+                other = operands[1 - operands.index(k)] if len(operands) == 2 else k
+                alike = self.forms.of[reader] is Form.BROADCAST and node.shape == graph.nodes[k].shape
+                # operand a is the row; another gather has its own
+                first = operands.index(k) == 0 or OPCODES.get(node.op) in COMMUTE
+                apart = graph.nodes[other].op is not Op.GATHER and graph.nodes[other].shape == node.shape
+                return node.op in BINARY and not OPCODES[node.op].special and alike and first and apart
+        return False
 
     def _last_use(self, k: int, position: int) -> bool:
         wanted = self.forms.wanted(k, position), self.shards.wanted(k, position)
@@ -182,6 +219,9 @@ class _Selector:
         """Gather a row for each tuple, and with it every other row that the entries of the index file choose."""
         model, number = self.plan.operands(k)
         value = self._room(k)
+        if number in self.plan.lists:
+            self._gather_each(Opcode.MOV, k, section, value)
+            return value
         self.index.gather(
             (number, self.store.operand(k, 1, section)), (model, self.store.operand(k, 0, section)), value
         )
@@ -314,9 +354,13 @@ class _Selector:
                 self.store.literal(-0.0)
             # of one tuple, or one that no other of the round shares a row with, the text's order is all that counts
             # runs, not groups: writing and adding must not change places
-            for adds, found in groupby(numbers, key=lambda number: self.graph.updates[number].adds):
+            for adds, group in groupby(numbers, key=lambda number: self.graph.updates[number].adds):
+                found = [*group]
+                if len(found) == 1 and self.graph.updates[found[0]].index in self.plan.lists:
+                    self._add_each(found[0], target, section)
+                    continue
                 if adds and self.emitter.group > 1:
-                    self._add_rows([*found], target, section)
+                    self._add_rows(found, target, section)
                     continue
                 for number in found:
                     self._write_row(number, section)
@@ -379,6 +423,14 @@ class _Selector:
                 fixed = self._row(table, int(row.value or 0))
                 each = replace(new, base=new.base + t * new.stride, stride=0)
                 self.emitter.elementwise(section, Opcode.ADD, fixed, fixed, each)
+
+    def _add_each(self, number: int, table: Value, section: Section) -> None:
+        """Add the elements of each tuple's value to the rows of a table that its numbers choose."""
+        update = self.graph.updates[number]
+        assert update.index is not None, "a table is written by rows"
+        self.emitter.node = self.plan.resolve(update.value)
+        numbers = self.store.value(update.index, section)
+        self.index.add_each((update.index, numbers), (update.model, table), self._new(number, section))
 
     def _sum_losses(self, section: Section) -> None:
         """The epoch's loss: where `tuple` does all the work, it takes in the loss of the batch before (`losses.py`)."""

@@ -131,6 +131,8 @@ class VectorOp:
     tail_b: bool = False
     tail: int = 0
     scalar: bool = False
+    each: bool = False
+    ordered: bool = False
     divide_interval: int = DIVIDE_INTERVALS[0]
     node: int = -1
     rows: int = field(init=False, compare=False)
@@ -172,7 +174,8 @@ class VectorOp:
         # both ends may use the entry: it is read once
         for access in (self.a, self.dst):
             if access.index is not None and access.indexed:
-                yield Access(buffer=access.index.buffer, outer=1)
+                inner = self.inner if self.each else 0
+                yield Access(buffer=access.index.buffer, inner=int(self.each), outer=inner or 1)
                 break
 
     def spans(self, access: Access, *, last: bool = False) -> Iterator[Span]:
@@ -210,4 +213,4 @@ class VectorOp:
         text += f" mask={self.mask.name.lower()}" if self.mask is not Mask.NONE else ""
         for name in ("tail_a", "tail_b"):
             text += f" {name}={self.tail}" if getattr(self, name) else ""
-        return text + (" scalar" if self.scalar else "")
+        return text + "".join(f" {name}" for name in ("scalar", "each", "ordered") if getattr(self, name))

@@ -194,19 +194,12 @@ class Emitter:
                 )
                 for k, view in enumerate(views)
             ]
-            self.ops[section].append(
-                VectorOp(
-                    op=op,
-                    dst=accesses[0],
-                    a=accesses[1],
-                    b=accesses[2] if b is not None else None,
-                    inner=piece.inner,
-                    outer=piece.outer,
-                    divide_interval=self._divide_interval,
-                    node=self.node,
-                    **fields,
-                )
-            )
+            self.add(section, op, *accesses, inner=piece.inner, outer=piece.outer, **fields)
+
+    def add(self, section: Section, op: Opcode, dst: Access, a: Access, b: Access | None = None, **fields: Any) -> None:
+        """Add an operation as it is; `fields` of `VectorOp`."""
+        interval = self._divide_interval
+        self.ops[section].append(VectorOp(op=op, dst=dst, a=a, b=b, divide_interval=interval, node=self.node, **fields))
 
     def elementwise(self, section: Section, op: Opcode, dst: Value, a: Value, b: Value | None = None) -> None:
         """`dst[e] <- op(a[e], b[e])` for all elements and, where dst has several, all tuples."""

@@ -33,6 +33,10 @@ class Rewriter:
         self.nodes.append(Node(id=len(self.nodes), op=Op.CONST, region=Region.CONST, value=value, span=like.span))
         return len(self.nodes) - 1
 
+    def new(self, node: int) -> int:
+        """The new id that stands for an old node."""
+        return self._new[node]
+
     def operands(self, node: Node) -> tuple[Node, ...]:
         """The new nodes that stand for the operands of an old one."""
         return tuple(self.nodes[self._new[operand]] for operand in node.inputs)

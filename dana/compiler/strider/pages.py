@@ -203,6 +203,7 @@ class PageWriter(ABC):
         shape = place.shape
         # a matrix with rows of whole rows of lanes lies in memory as it lies on the page: one run
         length = shape[-1] if len(shape) > 1 and shape[-1] % lanes else prod(shape)
+        lanes = 1 if place.broadcast else lanes
         done = 0
         while done < run.count:
             vector, element = divmod(run.element + done, length)
@@ -213,7 +214,7 @@ class PageWriter(ABC):
                 row=place.row + vector * -(-length // lanes) + element // lanes,
                 lane=element % lanes,
                 type=run.kind,
-                scalar=int(not shape),
+                scalar=int(not shape or place.broadcast),
                 first=int(self.written == count),
                 last=int(self.written == self.total),
                 follows=int(self.chained and bool(self.columns)),

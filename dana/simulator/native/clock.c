@@ -2,7 +2,7 @@
  * The clocks: every time of docs/machine.md section 5, as recurrences over entries, rounds and pages.
  *
  * In: what Striders push, with the cycles since their last push. Out: cycles and what they were spent on. No value is
- * seen here but those of watched columns: times depend on no other.
+ * seen here but those of watched columns, and of those that ordered instructions follow: times depend on no other.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,9 @@ run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 
 	if (sim->named_columns > 0)
 		hand = later(hand, c->stored + 1) + machine->record_start + machine->record_latency + m * (int64_t)sim->fetched_rows;
-	clock = later(hand, c->idle) + machine->round_start;
+	clock = later(hand, c->idle) + machine->round_start + c->ordered;
+	c->busy += (uint64_t)c->ordered;
+	c->ordered = 0;
 	c->batches += batch_last;
 	c->half_free[c->phase.half] = clock += spend(sim, c, tuple, 1);
 	c->stored = clock;
@@ -196,6 +198,70 @@ place(struct sim *sim, int64_t at)
 	return c->phase.room == 0 ? next_round(sim, free_at) : free_at;
 }
 
+/* Columns that set entries of ordered instructions, by the program; false: no memory */
+bool
+sim_orders_prepare(struct sim *sim, const struct sim_bundle *bundle)
+{
+	const struct sim_code *code = &sim->sections[SIM_TUPLE];
+	const struct sim_instruction *setter = NULL;
+
+	for (const struct sim_instruction *in = code->first; in < code->first + code->n; in++)
+	{
+		if (in->op == SIM_SETX)
+			setter = in;
+		for (int32_t k = 0; in->ordered && k < bundle->n_columns; k++)
+		{
+			struct sim_column *column = &sim->columns[k];
+			struct sim_order *order;
+
+			if (column->table || column->row != setter->a) /* its column: legal.py */
+				continue;
+			if (column->order == 0)
+			{
+				if (sim->n_orders == SIM_MAX_ORDERS)
+					return false;
+				order = &sim->orders[sim->n_orders];
+				column->order = ++sim->n_orders;
+				order->bound = setter->dst;
+				order->last = calloc((size_t)order->bound, sizeof *order->last);
+				if (order->last == NULL)
+					return false;
+			}
+			sim->orders[column->order - 1].instructions++;
+		}
+	}
+	return true;
+}
+
+/* What the numbers of a tuple cost the ordered instructions that use them */
+static void
+order(struct sim *sim, const struct sim_column *column, const uint8_t *from)
+{
+	const int32_t window = sim->machine.order_window, bytes = column->bytes / column->count;
+	struct sim_order *order = &sim->orders[column->order - 1];
+	int64_t repeated = 0;
+
+	if (sim->clock.phase.in_round == 0) /* a SETX begins */
+		order->position += window + 1;
+	for (int32_t k = 0, some; k < column->count; k += some)
+	{
+		const uint32_t at = (uint32_t)(k * bytes);
+		float numbers[SEEN];
+
+		some = column->count - k < SEEN ? column->count - k : SEEN;
+		sim->kernels->convert(column->type, some, numbers, 0, from, &at, 0, 1);
+		for (int32_t e = 0; e < some; e++, order->position++)
+		{
+			const float n = numbers[e]; /* a fault where it is no row */
+			int64_t *last = &order->last[n > 0.0f && n < (float)order->bound ? (int32_t)n : 0];
+
+			repeated += order->position - *last <= window;
+			*last = order->position;
+		}
+	}
+	sim->clock.ordered += repeated * order->instructions * window;
+}
+
 static inline void
 column(struct sim *sim, const struct sim_column *column, const uint8_t *from, int32_t gap)
 {
@@ -212,6 +278,8 @@ column(struct sim *sim, const struct sim_column *column, const uint8_t *from, in
 		at = place(sim, at);
 	else if (column->first && c->phase.room == 0)
 		at = next_round(sim, at);
+	if (column->order > 0 && sim->trains) /* else an estimate, of rows that are all alike */
+		order(sim, column, from);
 	c->done = at + column->beats;
 	c->beats += (uint64_t)column->beats;
 	c->phase.in_round += column->last;

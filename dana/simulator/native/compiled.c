@@ -333,21 +333,26 @@ chosen(const struct sim *sim, int32_t k, int32_t t)
 	return sim->places[t * sim->compiled.n_inputs + index->input][index->element];
 }
 
-/* Whether an element of all tuples chooses rows that there are */
+/* Whether elements of all tuples choose rows that there are: `some` of an input, one behind the other */
 static bool
-all_rows(const struct sim *sim, int32_t k, int32_t count)
+all_rows(const struct sim *sim, int32_t k, int32_t some, int32_t count)
 {
-	const struct sim_compiled_index *index = &sim->compiled.indices[k];
+	const struct sim_compiled *code = &sim->compiled;
+	const struct sim_compiled_index *index = &code->indices[k];
 	const float *numbers = sim->numbers + index->input * (sim->most + 1);
 	const int32_t rows = index->rows;
 	int32_t right = 1;
 
-	if (sim->compiled.inputs[index->input].floats == 1) /* side by side: by vectors */
+	if (code->inputs[index->input].floats == 1) /* side by side: by vectors */
 		for (int32_t t = 0; t < count; t++)
 			right &= is_row(numbers[t], rows);
 	else
 		for (int32_t t = 0; t < count; t++)
-			right &= is_row(chosen(sim, k, t), rows);
+		{
+			numbers = sim->places[t * code->n_inputs + index->input] + index->element;
+			for (int32_t e = 0; e < some; e++)
+				right &= is_row(numbers[e], rows);
+		}
 	return right;
 }
 
@@ -361,12 +366,18 @@ in_range(struct sim *sim)
 
 	if (code->wrong >= 0) /* some numbers are not known before: run_rows() */
 		return true;
-	for (int32_t k = 0; k < code->n_indices; k++)
-		right &= all_rows(sim, k, count);
+	for (int32_t k = 0, some; k < code->n_indices; k += some)
+	{
+		const struct sim_compiled_index *of = &code->indices[k];
+
+		for (some = 1; k + some < code->n_indices && of[some].tag == of->tag;)
+			some++;
+		right &= all_rows(sim, k, some, count);
+	}
 	for (int32_t t = 0; !right && t < count; t++)
 		for (int32_t k = 0; k < code->n_indices; k++)
 			if (!is_row(chosen(sim, k, t), code->indices[k].rows))
-				return sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)k);
+				return sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)code->indices[k].tag);
 	return true;
 }
 
@@ -382,7 +393,7 @@ run_some(struct sim *sim, sim_compiled_rows *rows, int32_t first, int32_t count)
 	rows(code->state, sim->places + (ptrdiff_t)first * code->n_inputs, sim->e.loss, count);
 	if (code->wrong >= 0)
 		memcpy(&wrong, code->state + code->wrong, sizeof wrong);
-	return wrong == INT64_MAX || sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)(wrong % code->n_indices));
+	return wrong == INT64_MAX || sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)code->indices[wrong % code->n_indices].tag);
 }
 
 /* Batches of one tuple; false: a fault */

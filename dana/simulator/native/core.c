@@ -39,6 +39,8 @@ unload(struct sim *sim)
 	free(sim->memo);
 	sim_records_free(sim);
 	free(sim->index);
+	for (int32_t k = 0; k < sim->n_orders; k++)
+		free(sim->orders[k].last);
 	free(sim->program);
 	free(sim->masks);
 	free(sim->rows);
@@ -135,7 +137,7 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, float *const *held, s
 	sim->tuples = memory(2 * (size_t)bundle->group * (size_t)bundle->tuple_rows, (size_t)sim->unit);
 	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_pipeline_prepare(sim) ||
 		!sim_records_prepare(sim, bundle, held) || !sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) ||
-		!sim_walk_prepare(sim) || !sim_clock_prepare(sim))
+		!sim_orders_prepare(sim, bundle) || !sim_walk_prepare(sim) || !sim_clock_prepare(sim))
 	{
 		problem->kind = SIM_NO_MEMORY;
 		unload(sim);

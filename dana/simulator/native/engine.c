@@ -27,13 +27,20 @@ present(const struct sim *sim, int32_t m, int32_t t)
 	return (threads < sim->machine.threads ? threads : sim->machine.threads) * sim->lanes;
 }
 
-/* Between a row and those that the threads' entries for round o choose, `chosen` with entries of 0, of some units */
+/* The entry of the index file that a row uses or sets */
+static inline int32_t
+entry_of(const struct sim_instruction *in, int32_t o, int32_t i)
+{
+	return in->each ? o * in->inner + i : o;
+}
+
+/* Between a row and those that an entry of the threads' chooses, `chosen` with entries of 0, of some units */
 static void
-move_chosen(const struct sim *sim, int32_t o, int32_t units, float *row, float *chosen, bool stores)
+move_chosen(const struct sim *sim, int32_t entry, int32_t units, float *row, float *chosen, bool stores)
 {
 	for (int32_t u = 0, t = 0; u < units; u += sim->lanes, t++)
 	{
-		float *own = row + u, *other = chosen + sim->index[t * sim->machine.index_depth + o] + u;
+		float *own = row + u, *other = chosen + sim->index[t * sim->machine.index_depth + entry] + u;
 
 		memcpy(stores ? other : own, stores ? own : other, sizeof *own * (size_t)sim->lanes);
 	}
@@ -104,7 +111,7 @@ operands(const struct sim *sim, const struct sim_instruction *in, int32_t half, 
 	*d = (in->op == SIM_PUT ? sim->outbox : sim->scratch) +
 		 (in->dst + o * (ptrdiff_t)in->dst_outer + i * in->dst_inner + in->dst_level * shift) * unit;
 	if (in->a_index)
-		move_chosen(sim, o, sim->unit, sim->rows, from, false);
+		move_chosen(sim, entry_of(in, o, i), sim->unit, sim->rows, from, false);
 	*a = *b = in->a_index ? sim->rows : from;
 	if (sim_is(SIM_WITH_B, in->op))
 		*b = (in->b_tuple ? tuples : sim->scratch) + (in->b + o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
@@ -139,18 +146,19 @@ several(const struct sim *sim, const struct sim_instruction *in, int32_t o, cons
 	return alike && round && apart(d, a, n) && (!with_b || apart(d, b, n)) ? rows : 1;
 }
 
-/* One row with a result that goes where the entries of round o say, of threads that have their tuple */
+/* One row with a result that goes where its entries say, of threads that have their tuple */
 static void
-apply_chosen(const struct sim *sim, const struct sim_instruction *in, int32_t m, int32_t o, float *d, const float *a,
-			 const float *b)
+apply_chosen(const struct sim *sim, const struct sim_instruction *in, int32_t m, int32_t o, int32_t i, float *d,
+			 const float *a, const float *b)
 {
+	const int32_t entry = entry_of(in, o, i);
 	const int32_t units = in->mask == SIM_MASK_NONE ? sim->unit : present(sim, m, o);
 	float *result = sim->rows + 2 * sim->unit;
 
 	if (in->op == SIM_MOVC)
-		move_chosen(sim, o, sim->unit, result, d, false);
+		move_chosen(sim, entry, sim->unit, result, d, false);
 	sim_row_apply(sim, in, 1, result, a, b);
-	move_chosen(sim, o, units, result, d, true);
+	move_chosen(sim, entry, units, result, d, true);
 }
 
 /* --- instructions ------------------------------------------------------------------------------------------------ */
@@ -163,13 +171,15 @@ set_index(struct sim *sim, const struct sim_instruction *in, int32_t half, int32
 	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * sim->unit;
 	const float *row = (in->a_tuple ? tuples : sim->scratch) + in->a * (ptrdiff_t)sim->unit;
 
-	for (int32_t o = 0; o < in->outer; o++, row += in->a_outer * (ptrdiff_t)sim->unit)
+	for (int32_t r = 0; r < in->outer * in->inner; r++)
 	{
+		const int32_t o = r / in->inner, i = r % in->inner;
 		const int32_t units = in->mask == SIM_MASK_NONE ? sim->unit : present(sim, m, o);
+		const float *number = row + (o * (ptrdiff_t)in->a_outer + i * in->a_inner) * sim->unit;
 
 		for (int32_t t = 0; t < sim->machine.threads; t++)
 		{
-			const float n = t * sim->lanes < units ? dn_flush(row[t * sim->lanes]) : 0.0f;
+			const float n = t * sim->lanes < units ? dn_flush(number[t * sim->lanes]) : 0.0f;
 			const bool is_row = n >= 0.0f && n < (float)in->dst && n == (float)(int32_t)n;
 			const int32_t place = t * sim->machine.index_depth + o;
 
@@ -178,7 +188,7 @@ set_index(struct sim *sim, const struct sim_instruction *in, int32_t half, int32
 				(void)sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)in->b);
 				sim->e.wrong = place;
 			}
-			sim->index[place] = is_row ? (int32_t)n * in->dst_outer * (ptrdiff_t)sim->unit : 0;
+			sim->index[t * sim->machine.index_depth + (in->each ? r : o)] = is_row ? (int32_t)n * in->dst_outer * (ptrdiff_t)sim->unit : 0;
 		}
 	}
 }
@@ -211,7 +221,7 @@ sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t 
 			if (sim->overlaps)
 				sim_pipeline_issue(sim, in, d, a, b, cycle);
 			else if (in->dst_index)
-				apply_chosen(sim, in, m, o, d, a, b);
+				apply_chosen(sim, in, m, o, i, d, a, b);
 			else
 			{
 				rows = i == 0 ? several(sim, in, o, d, a, b) : 1;

@@ -156,7 +156,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *pa
 
 	if (!sim->counts)
 		return;
-	if (sim->watches || memo->off || shape->runs > SIM_RUNS)
+	if (sim->watches || sim->n_orders > 0 || memo->off || shape->runs > SIM_RUNS)
 	{
 		sim_clock_pass(sim, shape, page);
 		return;

@@ -122,6 +122,17 @@ struct sim_journal
 
 /* --- the whole --- */
 
+/* A column with numbers that set entries of ordered instructions: clock.c */
+struct sim_order
+{
+	int32_t instructions; /* ordered ones */
+	int32_t bound;
+	int64_t position; /* of the next entry; what lies further back than the window counts for nothing */
+	int64_t *last;	  /* [bound]: of a number's last entry */
+};
+
+#define SIM_MAX_ORDERS 8
+
 /* Which round and batch the next tuple is of */
 struct sim_phase
 {
@@ -160,6 +171,7 @@ struct sim_clock
 	int64_t settled;   /* when the tuple before is where it stays */
 	int64_t handed;	   /* when what was handed over for it was */
 	int64_t stored;	 /* the round before, where there are tables in the record memory */
+	int64_t ordered; /* cycles that ordered instructions of the round wait */
 	struct sim_watch watch;
 };
 
@@ -239,6 +251,8 @@ struct sim
 	uint32_t registers[SIM_REGISTERS + 1]; /* the last one is zero: walk.c */
 	struct sim_column *columns; /* [descriptor_depth] */
 	bool watches;				/* there are watched columns: times depend on values */
+	struct sim_order orders[SIM_MAX_ORDERS];
+	int32_t n_orders;			/* times depend on values where there are some */
 	struct sim_beginning beginning;
 	struct sim_walk *walk;
 	bool plain;					/* interpret every instruction */
@@ -311,6 +325,7 @@ void sim_phase_open(const struct sim *sim, struct sim_phase *phase);
 bool sim_phase_last(const struct sim *sim, const struct sim_phase *phase);
 void sim_phase_next(const struct sim *sim, struct sim_phase *phase, bool batch_last);
 bool sim_clock_prepare(struct sim *sim); /* memo.c, as the next one */
+bool sim_orders_prepare(struct sim *sim, const struct sim_bundle *bundle);
 void sim_clock_restore(struct sim *sim);
 void sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *page);
 void sim_clock_begin(struct sim *sim);

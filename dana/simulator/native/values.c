@@ -23,6 +23,7 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 		if (k < bundle->n_columns)
 			*column = bundle->columns[k];
 		column->input = -1;
+		column->order = 0;
 		column->bad = column->count == 0 || column->lane >= sim->lanes ||
 					  (column->table && (sim->machine.watch_depth == 0 || column->count != 1 || column->first ||
 										 column->last || column->follows));
@@ -68,20 +69,20 @@ collect(const struct sim *sim, const struct sim_column *column, const uint8_t *p
 
 /*
  * A column of tuples of one thread. Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a
- * scalar's to all lanes of that row, except for code, which has rows without gaps and
+ * scalar's to all lanes of row e, except for code, which has rows without gaps and
  * which reads a scalar's first.
  */
 static void
 convert(const struct sim *sim, const struct sim_column *column, float *row, const uint8_t *page, const uint32_t *at,
 		uint32_t offset, int32_t tuples)
 {
-	const int32_t lanes = sim->fast ? INT32_MAX : sim->lanes;
+	const int32_t lanes = sim->fast ? INT32_MAX : sim->lanes, width = column->scalar && !sim->fast ? 1 : lanes;
 	const ptrdiff_t step = sim->fill.stride;
 	int32_t lane = column->scalar ? 0 : column->lane;
 
 	for (int32_t k = 0, n; k < column->count; k += n, lane = 0, row += sim->fill.unit)
 	{
-		n = column->count - k < lanes - lane ? column->count - k : lanes - lane;
+		n = column->count - k < width - lane ? column->count - k : width - lane;
 		sim->kernels->convert(column->type, n, row + lane, step, page, at, offset, tuples);
 		offset += (uint32_t)(column->bytes / column->count * n);
 		for (int32_t t = 0; t < tuples && column->scalar && !sim->fast; t++)

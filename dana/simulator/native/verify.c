@@ -154,13 +154,17 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 
 		if (cycles < sim->machine.min_instruction)
 			return complain(problem, SIM_TOO_SHORT, position, cycles, sim->machine.min_instruction);
+		/* what waits must not meet a result that comes later than that of its first row */
+		if (in->ordered && t->visible >= cycle + sim_latency(sim, in))
+			return complain(problem, SIM_WRITES_COLLIDE, position, t->visible - 1, 0);
 		for (int32_t o = 0; o < in->outer; o++)
 			for (int32_t i = 0; i < in->inner; i++, cycle += interval)
 			{
 				const int64_t a = in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift;
 				const int64_t d = in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * shift;
 
-				for (int32_t k = 0; !in->a_tuple && k < (in->a_index ? reach.entries : 1); k++)
+				/* a row of an ordered instruction waits for those before it */
+				for (int32_t k = 0; !in->a_tuple && !(in->ordered && o + i > 0) && k < (in->a_index ? reach.entries : 1); k++)
 					expect(sim, t, position, a + k * (int64_t)reach.rows, cycle);
 				if (sim_is(SIM_WITH_B, in->op) && !in->b_tuple)
 					expect(sim, t, position, in->b + o * in->b_outer + i * in->b_inner, cycle);

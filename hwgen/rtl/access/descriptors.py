@@ -4,7 +4,7 @@ In: 32-bit words of `hwgen.spec.columns`, the lower one of a descriptor first. O
 column, a cycle after its number. Nothing is computed between the memory and the unpacker.
 """
 
-from amaranth.hdl import C, Cat, Module, Signal
+from amaranth.hdl import C, Cat, Module, Mux, Signal
 from amaranth.hdl._ast import Assign
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
@@ -41,7 +41,7 @@ def known_layout(config: MachineConfig) -> data.StructLayout:
             "beats": COUNT_BITS,  # cycles
             "single": 1,  # it is one
             "element": 1,  # values are converted; else rows are
-            "group": config.lanes.bit_length(),  # elements of a beat
+            "group": config.lanes.bit_length(),  # lanes of a beat; all, where an element goes to all
             "step": row_bytes(config).bit_length(),  # their bytes
             "back": (row_bytes(config) - 1).bit_length(),  # bytes before the column in which the first beat begins
             "ahead": row_bytes(config).bit_length(),  # from the column's address to that of the row after it
@@ -107,6 +107,7 @@ class Descriptors(wiring.Component):
             more = Cat(column.lane[:bits], C(0, 1)) + C((1 << bits) - 1, bits + 1)
             return [group.eq(1 << bits), before.eq(column.lane[:bits]), beats.eq((column.count + more) >> bits)]
 
+        apart = column.scalar & ~watches  # each element has a row of its own
         with m.If(row):
             m.d.comb += grouped(lanes)
         with m.Elif(column.scalar | watches):
@@ -127,7 +128,7 @@ class Descriptors(wiring.Component):
             known.beats.eq(beats),
             known.single.eq(beats == 1),
             known.element.eq(~row),
-            known.group.eq(group),
+            known.group.eq(Mux(apart, config.lanes, group)),
             known.step.eq(group << size_log2),
             known.back.eq(back),
             known.ahead.eq(size - back),

@@ -86,9 +86,15 @@ def entry_bits(config: MachineConfig) -> int:
 def index_layout(config: MachineConfig) -> data.StructLayout:
     """How a result uses the index file.
 
-    `set`: it is an entry, by SETX. `add`: its address has one added. `present`: only if the thread has the tuple.
+    `set`: it is an entry, by SETX. `add`: its address has one added. `present`: only if the thread has tuple `tuple`.
     """
-    return data.StructLayout({"set": 1, "add": 1, "present": 1, "entry": entry_bits(config)})
+    entry = entry_bits(config)
+    return data.StructLayout({"set": 1, "add": 1, "present": 1, "tuple": entry, "entry": entry})
+
+
+def repeat_layout(config: MachineConfig) -> data.StructLayout:
+    """Whether an entry that was set is among the ORDER_WINDOW before it."""
+    return data.StructLayout({"set": 1, "entry": entry_bits(config), "repeats": 1})
 
 
 def write_layout(config: MachineConfig) -> data.StructLayout:
@@ -181,7 +187,8 @@ def distant_bits(config: MachineConfig) -> int:
 def thread_layout(config: MachineConfig) -> data.StructLayout:
     """The bus that every thread receives."""
     indices = {
-        "a_index": 1,  # the entry `tuple_number` is added to a's address
+        "a_index": 1,  # the entry `a_entry` is added to a's address
+        "a_entry": entry_bits(config),
         "bound": bound_bits(config),  # of the last SETX
         "stride": STRIDE_BITS,  # of the last SETX
         "index": index_layout(config),  # what goes with the clusters' `write`

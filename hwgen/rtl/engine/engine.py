@@ -97,6 +97,7 @@ class Engine(wiring.Component):
                 m.d.sync += waiting.eq(Mux(self.stop, 0, ends))
                 ends = waiting
             self._first_wrong(m, sequencer, threads)
+            m.d.comb += sequencer.repeat.eq(threads[0].repeat)
         m.d.comb += Cat(self.finished, self.overflow).eq(ends)
 
     def _first_wrong(self, m: Module, sequencer: wiring.Component, threads: list[wiring.Component]) -> None:
@@ -107,7 +108,7 @@ class Engine(wiring.Component):
         for k in reversed(range(len(threads))):
             with m.If(wrong[k]):
                 m.d.comb += thread.eq(k)
-        m.d.comb += number.eq(Cat(delayed(m, sequencer.control.index.entry, 1, name="wrong_entry"), thread))
+        m.d.comb += number.eq(Cat(delayed(m, sequencer.control.index.tuple, 1, name="wrong_tuple"), thread))
         found, first = Signal(), Signal.like(number, reset_less=True)
         tag = delayed(m, sequencer.tag, 1, name="tag")
         with m.If(wrong.any() & (~found | (number < first))):

@@ -1,7 +1,8 @@
 """The index file of a thread: what is added to addresses that a tuple's number chooses.
 
-In: the number, in the cycles after an instruction SETX issued, and which entry a row uses. Out: rows to be added, and
-whether the number names a row at all. It does not know which memory is addressed, nor by whom.
+In: the number, in the cycles after an instruction SETX issued, and which entry a row uses. Out: rows to be added,
+whether the number names a row at all, and whether its entry is among those set shortly before. It does not know which
+memory is addressed, nor by whom.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -9,11 +10,11 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.delay import pipeline
-from hwgen.rtl.engine.control import STRIDE_BITS, bound_bits, entry_bits, scratch_address_bits
+from hwgen.rtl.delay import delayed, pipeline
+from hwgen.rtl.engine.control import STRIDE_BITS, bound_bits, entry_bits, repeat_layout, scratch_address_bits
 from hwgen.rtl.interfaces import UNSHARED
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.cycles import INDEX_LATENCY, RESULT_LATENCY
+from hwgen.spec.cycles import INDEX_LATENCY, ORDER_WINDOW, RESULT_LATENCY
 
 MANTISSA = 23
 BIAS = 127
@@ -51,6 +52,8 @@ class IndexFile(wiring.Component):
                 "stride": In(STRIDE_BITS),  # the same
                 "set": In(1),  # five stages after `word`: it was a SETX's, for `entry`
                 "entry": In(entry_bits(config)),  # of `set`, or that a row's result uses
+                "absent": In(1),  # the tuple of `set` is not there: its entry repeats none
+                "repeat": Out(repeat_layout(config)),  # two cycles after `set`
                 "wrong": Out(1),  # in the cycle after `set`: the number names no row
                 "dst": Out(rows),  # in the cycle after `entry`: rows to add
                 "a_entry": In(entry_bits(config)),  # the entry that operand a of a row uses
@@ -82,4 +85,18 @@ class IndexFile(wiring.Component):
             self.a.eq(for_a.data),
         ]
         m.d.sync += self.wrong.eq(self.set & bad)
+        self._repeat(m, value)
         return m
+
+    def _repeat(self, m: Module, value: Value) -> None:
+        """Compare an entry with those before it, back to the first that its SETX set."""
+        before = [Signal(len(value), name=f"before_{k}", reset_less=True) for k in range(ORDER_WINDOW)]
+        known = Signal(ORDER_WINDOW)
+        same = Signal(ORDER_WINDOW)
+        others = (self.entry != 0) & ~self.absent
+        with m.If(self.set):
+            m.d.sync += [one.eq(other) for one, other in zip(before, [value, *before], strict=False)]
+            m.d.sync += known.eq(Cat(1, Mux(self.entry == 0, 0, known)))
+        m.d.sync += same.eq(Cat(known[k] & others & (one == value) for k, one in enumerate(before)))
+        set_, entry = (delayed(m, port, 1, name=f"repeat_{k}") for k, port in enumerate((self.set, self.entry)))
+        m.d.sync += [self.repeat.set.eq(set_), self.repeat.entry.eq(entry), self.repeat.repeats.eq(same.any())]

@@ -1,7 +1,8 @@
 """Instructions to rows: program memory, prefetch, and the two loops of an instruction.
 
 In: the start of a section. Out: one row after the other, in the cycles that `docs/machine.md` gives. Nothing
-interlocks here; what a row does to a lane is decoded in `sequencer.py`.
+interlocks here, but for rows of ordered instructions with an entry of the index file that repeats; what a row does to a
+lane is decoded in `sequencer.py`.
 """
 
 from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
@@ -9,7 +10,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.engine.control import INSTRUCTION, LANE_BITS
+from hwgen.rtl.engine.control import INSTRUCTION, LANE_BITS, entry_bits, repeat_layout
 from hwgen.rtl.engine.sections import ADDRESS_BITS
 from hwgen.rtl.interfaces import UNSHARED
 from hwgen.spec import cycles
@@ -82,6 +83,7 @@ ROW = data.StructLayout(
         "b": ROW_BITS,
         "dst": ROW_BITS,
         "number": OUTER_BITS,  # of the outer loop's round
+        "entry": OUTER_BITS,  # of the index file, that the row sets or uses
         "last_inner": 1,  # the row is the last of the inner loop
         "lane": LANE_BITS,  # of a special function that takes the lanes in turn
     }
@@ -109,6 +111,8 @@ class Issue(wiring.Component):
                 "stop": In(1),  # pulse: abandon the section
                 # added to the addresses that ask for it; stable from the third cycle of the section on
                 "level_offset": In(ROW_BITS),
+                # an entry of the index file that was set
+                **({"repeat": In(repeat_layout(config))} if config.index_depth else {}),
                 "row": Out(ROW),
                 "section_end": Out(1),  # high in the last cycle of the section
             }
@@ -200,6 +204,13 @@ class Issue(wiring.Component):
                 ]
             with m.Else():
                 m.d.sync += [inner.eq(inner - 1), inner_last.eq(inner == 2)]
+        entry = Signal(OUTER_BITS, reset_less=True)
+        m.d.comb += self.row.entry.eq(Mux(current.each, entry, number))
+        with m.If(step):
+            m.d.sync += entry.eq(entry + 1)
+        if self._config.index_depth:
+            with m.If(step & current.ordered & self._repeats(m, load, step, entry)):
+                m.d.sync += [waits.eq(cycles.ORDER_WINDOW), waited.eq(0)]
         # behind the counting, whose last step may be in this cycle: it wins
         with m.If(load):
             first_interval = intervals(following.op, self._config.divide_interval)
@@ -219,8 +230,22 @@ class Issue(wiring.Component):
                 outer.eq(following.outer),
                 outer_last.eq(following.outer == 1),
                 number.eq(0),
+                entry.eq(0),
             ]
         return step, inner_last, outer_last
+
+    def _repeats(self, m: Module, load: Value, step: Value, entry: Value) -> Value:
+        """Whether the next row's entry is among those shortly before it."""
+        m.submodules.repeats = repeats = Memory(shape=1, depth=self._config.index_depth, init=[], attrs=UNSHARED)
+        write, read = repeats.write_port(), repeats.read_port()
+        following = Mux(load, 1, entry + 1 + step)
+        m.d.comb += [
+            write.addr.eq(self.repeat.entry),
+            write.data.eq(self.repeat.repeats),
+            write.en.eq(self.repeat.set),
+            read.addr.eq(following[: entry_bits(self._config)]),
+        ]
+        return read.data
 
     def _addresses(
         self, m: Module, load: Signal, step: Signal, inner_last: Signal, current: data.View, following: data.View

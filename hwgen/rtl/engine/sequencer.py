@@ -47,6 +47,8 @@ class Sequencer(wiring.Component):
                 "count": Out(count_bits(config)),  # tuples of the round
                 "tag": Out(ADDRESS_BITS),  # of the SETX that issued last
                 "section_end": Out(1),
+                # of thread 0, which has the tuples of all ordered instructions
+                **({"repeat": In(control.repeat_layout(config))} if config.index_depth else {}),
                 # the lanes' operands a in stage 3 go to row `put_row` of the outbox
                 **({"put": Out(1), "put_row": Out(tuple_address_bits(config))} if config.record_depth else {}),
             }
@@ -77,6 +79,7 @@ class Sequencer(wiring.Component):
         self._operation(m, issue.row)
         self._writes(m, issue.row)
         if self._config.index_depth:
+            m.d.sync += issue.repeat.eq(self.repeat)
             self._index(m, issue.row)
         return m
 
@@ -121,9 +124,12 @@ class Sequencer(wiring.Component):
         self._send(m, stage, 1)
 
     def _index(self, m: Module, row: data.View) -> None:
-        """SETX's operands except the word, and whether a's address has an entry added; the entry is `tuple_number`."""
+        """SETX's operands except the word, and whether a's address has an entry added."""
         instruction = row.instruction
-        m.d.sync += self.control.a_index.eq(row.valid & instruction.a_index)
+        m.d.sync += [
+            self.control.a_index.eq(row.valid & instruction.a_index),
+            self.control.a_entry.eq(row.entry[: control.entry_bits(self._config)]),
+        ]
         # these stay until the next SETX, which comes when the last one's entries are set
         with m.If(row.valid & (instruction.op == Opcode.SETX)):
             m.d.sync += [
@@ -231,8 +237,11 @@ class Sequencer(wiring.Component):
             m.d.comb += [
                 entry.index.set.eq(op == Opcode.SETX),
                 entry.index.add.eq(row.instruction.dst_index),
-                entry.index.present.eq(row.instruction.dst_index & (row.instruction.mask == Mask.SINGLE)),
-                entry.index.entry.eq(row.number[: control.entry_bits(self._config)]),
+                entry.index.present.eq(
+                    (row.instruction.dst_index | (op == Opcode.SETX)) & (row.instruction.mask == Mask.SINGLE)
+                ),
+                entry.index.tuple.eq(row.number[: control.entry_bits(self._config)]),
+                entry.index.entry.eq(row.entry[: control.entry_bits(self._config)]),
             ]
 
         if self._config.record_depth:

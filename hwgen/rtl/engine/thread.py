@@ -51,6 +51,7 @@ class Thread(wiring.Component):
                 "host_cluster": In(control.CLUSTER_NUMBER_BITS),  # cluster that the host reads
                 "selected": Out(32),  # the word, in stage 4
                 "wrong": Out(1),  # pulse: a SETX's number names no row
+                **({"repeat": Out(control.repeat_layout(config))} if config.index_depth else {}),
                 **({"kept": Out(words(config))} if config.record_depth else {}),  # stage 3: operand a of every lane
             }
         )
@@ -128,13 +129,15 @@ class Thread(wiring.Component):
         m.submodules.index = index = IndexFile(self._config)
         # these come with the register that `held` is
         arriving = self.control
-        absent = delayed(m, arriving.index.present & (arriving.index.entry > last), 1, name="absent")
+        absent = delayed(m, arriving.index.present & (arriving.index.tuple > last), 1, name="absent")
         m.d.comb += [
             index.word.eq(word),
             *wires(index, held, "bound", "stride"),
             *wires(index, arriving.index, "set", "entry"),
-            index.a_entry.eq(arriving.tuple_number[: control.entry_bits(self._config)]),
+            index.a_entry.eq(arriving.a_entry),
+            index.absent.eq(arriving.index.present & (arriving.index.tuple > last)),
             self.wrong.eq(index.wrong),
+            self.repeat.eq(index.repeat),
         ]
         towards = Signal(control.cluster_layout(self._config))
         m.d.comb += [

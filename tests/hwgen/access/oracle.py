@@ -42,7 +42,7 @@ def column_writes(column: Column, page: bytes, address: int, config: MachineConf
     for e, value in enumerate(values):
         row, lane = column.row + (column.lane + e) // lanes, (column.lane + e) % lanes
         if column.scalar:
-            beats.append((row, dict.fromkeys(range(lanes), value)))
+            beats.append((column.row + e, dict.fromkeys(range(lanes), value)))
         else:
             group = row, lane // width
             if group not in groups:

@@ -79,9 +79,10 @@ def check_cycles(bundle: Bundle, epoch: Epoch, ran: Ran) -> None:
 
     idle = 1 + (cost(Section.INIT) if Section.INIT in bundle.sections else 0)
     sections = [name for name, _ in epoch.ran if name is not Section.INIT]
+    waits = [wait for (name, _), wait in zip(epoch.ran, epoch.waits, strict=True) if name is not Section.INIT]
     starts = [k for k, name in enumerate(sections) if name in ROUNDS]
     for q, (first, last) in enumerate(zip(starts, [*starts[1:], len(sections)], strict=False)):
-        start = max(ran.handed[q], idle) + cycles.ROUND_START
+        start = max(ran.handed[q], idle) + cycles.ROUND_START + waits[first]
         assert ran.freed[q] == start + cost(sections[first])
         idle = start + sum(cost(name) for name in sections[first:last])
     assert ran.cycles == (idle if starts else max(idle, ran.handed[0]))
@@ -156,6 +157,40 @@ def test_more_rounds_than_levels_is_a_fault() -> None:
     assert ran.end == FINISHED
     check_cycles(bundle, oracle.epoch(tuples[:-1]), ran)
     check_rows(bench, oracle, bundle)
+
+
+@pytest.mark.parametrize("seed", range(scaled(12)))
+def test_ordered_rows(seed: int) -> None:
+    """Rows that are added to again before they can be read wait; few numbers and many, rounds that are not full."""
+    rng = np.random.default_rng([seed, 7])
+    threads, clusters = int(rng.choice([1, 1, 2])), int(rng.choice([1, 2]))
+    config = MachineConfig(threads=threads, clusters=clusters, index_depth=64, functions=0, **SMALL)
+    count, group, stride = int(rng.integers(1, 9)), int(rng.choice([1, 2, 4, 8])), int(rng.integers(1, 3))
+    bound, rows, loops = int(rng.choice([1, 3, 12, 30])), count + 1, f"inner={count} outer={group}"
+    late = cycles.ORDER_LATENCY - count * group
+    program, sections = assemble(
+        f"tuple:\n setx x{bound}+{stride}o <- t0+i+{rows}o, s7 {loops} mask=single wait=2 each=1\n"
+        f" add s10+x <- s10+x, t{count}+{rows}o {loops} mask=single wait={max(0, late)} each=1 ordered=1\n"
+        f" add s10+x <- s10+x, t{count}+{rows}o {loops} mask=single wait=10 each=1 ordered=1\n"
+        f" mov s90+i+{count}o <- s10+x inner={count} outer={min(group, 4)} wait=10 each=1\n end wait=9\n"
+    )
+    bundle = replace(
+        random_bundle(rng, config, batch=group),
+        program=program, sections=sections, group=group, tuple_rows=rows, levels=0,
+    )  # fmt: skip
+    bench, oracle = EngineBench(config), executor(bundle, seed)
+    bench.load(bundle)
+    waited = 0
+    for _ in range(3):
+        tuples = rng.normal(size=(int(rng.integers(0, 5 * group)), rows, config.lanes)).astype(np.float32)
+        tuples[:, :count] = rng.integers(0, bound, (len(tuples), count, 1))
+        ran = bench.run(deliver(bundle, oracle, tuples, rng, gaps=int(rng.choice([0, 3]))))
+        epoch = oracle.epoch(tuples)
+        waited += sum(epoch.waits)
+        assert ran.end == FINISHED
+        check_cycles(bundle, epoch, ran)
+        check_rows(bench, oracle, bundle)
+    assert waited or bound > 1 or count * group == 1
 
 
 def test_of_several_numbers_without_a_row_the_first_tuple_s_is_told() -> None:
