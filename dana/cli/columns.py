@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dsl import Rule
 
 PAGES = 10_000
-"""Pages of a table that nobody has counted: the machine is chosen for tables of many rounds."""
+"""Pages of a table that has not been counted: the machine is chosen for tables of many rounds."""
 
 
 def add_table(command: argparse.ArgumentParser) -> None:

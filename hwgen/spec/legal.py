@@ -223,7 +223,6 @@ def _problems(bundle: Bundle) -> Iterator[str]:
     if Section.MERGE in bundle.sections and Section.PUSH not in bundle.sections:
         yield "a program with a section 'merge' must have one 'push' (docs/machine.md, section 3)"
     round_tuples = config.threads * bundle.group
-    yield from _ordered(bundle)
     yield from _watched(bundle, round_tuples)
     yield from _records(bundle)
     if Section.MERGE not in bundle.sections and bundle.batch > round_tuples:
@@ -236,6 +235,7 @@ def _problems(bundle: Bundle) -> Iterator[str]:
                 f"instruction {k} ({program[k].op.name} in section {name}) must keep the rule of docs/machine.md, "
                 f"section 2, but breaks it: {rule}. Compile the rule again"
             )
+    yield from _ordered(bundle)
 
 
 MAX_ORDERS = 8
@@ -243,7 +243,7 @@ MAX_ORDERS = 8
 
 
 def _ordered(bundle: Bundle) -> Iterator[str]:
-    """What is wrong with ordered instructions, whose cycles follow from a column's numbers."""
+    """What is wrong with ordered instructions: their cycles follow from a column's numbers."""
     setter: Instruction | None = None
     columns: set[int] = set()
     for instruction in bundle.section(Section.TUPLE) if Section.TUPLE in bundle.sections else ():

@@ -35,7 +35,7 @@ rule.minimize(dana.optimizers.sgd, batch={batch})
 WAYS = [(default.CLUSTERS >> k, 1 << k) for k in range(default.CLUSTERS.bit_length())]
 ENOUGH = 1.03
 """A slower division unit, and threads that share little, may cost so much."""
-NEARLY = 0.78
+NEARLY = 0.73
 """Of a machine's cycles a tuple what a sketch knows: the rows that operations issue, merges among them."""
 
 

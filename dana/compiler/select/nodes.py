@@ -179,7 +179,7 @@ class _Selector:
         self.index.gather_each(op, (number, numbers), (model, table), room, other)
 
     def _reads_rows(self, k: int) -> int | None:
-        """Which operand of a node is a GATHER that is its operand a, where it lies, and nobody else's."""
+        """Which operand of a node is a GATHER that it reads as operand a, where it lies, and no other node reads."""
         operands = self.plan.operands(k)
         found = [at for at, o in enumerate(operands) if self.graph.nodes[o].op is Op.GATHER and self._fused(o)]
         return found[0] if found else None
@@ -368,7 +368,7 @@ class _Selector:
         for number, update in enumerate(self.graph.updates):
             if update.model == model and update.index is not None:
                 self.emitter.node = self.plan.resolve(update.value)
-                index = self.store.value(update.index, section)
+                index = self.store.value(update.index, section, Form.BROADCAST)
                 self.index.scatter((update.index, index), (model, target), self._new(number, section))
 
     def _write_tables(self) -> None:
@@ -391,7 +391,7 @@ class _Selector:
         table, new = self.store.value(update.model, section), self._new(number, section)
         index = self.graph.nodes[update.index]
         if index.op is not Op.CONST:
-            rows = self.store.value(update.index, section)
+            rows = self.store.value(update.index, section, Form.BROADCAST)
             self.index.scatter((update.index, rows), (update.model, table), new, adds=update.adds)
             return
         row = self._row(table, int(index.value or 0))
@@ -410,7 +410,7 @@ class _Selector:
             self.emitter.node = self.plan.resolve(update.value)
             new, index, row = self._new(number, section), None, self.graph.nodes[update.index]
             if row.op is not Op.CONST:
-                index = self.index.present(self.store.value(row.id, section), ())
+                index = self.index.present(self.store.value(row.id, section, Form.BROADCAST), ())
             ready.append((number, row, index, self.index.present(new, new.shape, least=least)))
         # as the interpreter adds (`Interpreter._updated`): tuple by tuple, of each in the order of the text
         for t in range(self.emitter.group):
@@ -429,7 +429,7 @@ class _Selector:
         update = self.graph.updates[number]
         assert update.index is not None, "a table is written by rows"
         self.emitter.node = self.plan.resolve(update.value)
-        numbers = self.store.value(update.index, section)
+        numbers = self.store.value(update.index, section, Form.BROADCAST)
         self.index.add_each((update.index, numbers), (update.model, table), self._new(number, section))
 
     def _sum_losses(self, section: Section) -> None:

@@ -7,6 +7,7 @@ outbox. The machine fetches and stores records; nothing is read or written by an
 from collections.abc import Callable
 from dataclasses import replace
 
+from dana.compiler.place.rows import Form
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import Watched
 from dana.compiler.select.convert import convert
@@ -70,8 +71,8 @@ class Records:
     def _where_same(self, model: int, column: Watched, other: Watched, value: Value, row: Value) -> Value:
         """A row, or the value where both columns name one record."""
         emitter = self.emitter
-        same = emitter.temporary("same", (), row.form, per_tuple=True)
-        numbers = [self.store.value(self._number(model, one), Section.TUPLE) for one in (column, other)]
+        same = emitter.temporary("same", (), Form.BROADCAST, per_tuple=True)
+        numbers = [self.store.value(self._number(model, one), Section.TUPLE, Form.BROADCAST) for one in (column, other)]
         emitter.elementwise(Section.TUPLE, Opcode.EQ, same, *numbers)
         room = self._room(model, row)
         # first: MOVC leaves the lanes in which the condition is 0 as they are

@@ -226,7 +226,7 @@ class Store:
             join(self.emitter, section, value, room)
         else:
             if value.buffer is self._tuples and value.form is Form.BROADCAST:
-                # an odd row would meet one of the scratchpad in an exchange, whose operands lie in one memory
+                # an odd row would meet one of the scratchpad in an exchange, which takes both of one memory
                 read = value
                 value = self.emitter.temporary(name, value.shape, value.form, per_tuple=value.stride > 0)
                 self.emitter.elementwise(section, Opcode.MOV, value, read)

@@ -129,7 +129,7 @@ class Emitter:
     ) -> Value:
         """Room for a value, or for one for each tuple of the group."""
         if per_tuple and not shape and form is Form.PACKED:
-            # a vector of the tuples, of which there is one
+            # a vector of the tuples: there is one
             return self.temporary(name, (self.group,), form, per_tuple=False)
         room = self.room(name, self._row_shape(shape, form, grain), per_tuple=per_tuple)
         return Value(buffer=room.buffer, shape=shape, form=form, stride=room.steps[0], grain=grain, owned=True)

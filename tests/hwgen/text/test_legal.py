@@ -48,6 +48,8 @@ BROKEN = {
     "setx_bound": "setx x0+2o <- t0, s0",
     "setx_reach": "setx x65+2o <- t0, s0",
     "setx_fields": "setx x4+2o <- t0, s0 tail_a=1 tail=3",
+    "ordered_rows": "add s10+x <- s11+x, s1 mask=single each=1 ordered=1",
+    "ordered_section": "add s10+x <- s10+x, s1 each=1 ordered=1",
     "put_section": "put o4 <- s0",
     "put_fields": "put o4 <- s0 mask=pair",
 }
