@@ -329,9 +329,10 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
     UsageError
         It has a number that is not finite.
     """
-    text = bytes(payload)  # json.loads takes no memoryview
-    _check_nesting(text)
+    encoded = bytes(payload)  # a memoryview cannot be decoded
+    _check_nesting(encoded)
     try:
+        text = encoded.decode()  # json.loads would guess UTF-16, of which _check_nesting() knows nothing
         value = json.loads(text, parse_constant=_NotFinite.found, parse_float=_finite)
     except _NotFinite:
         json.loads(text, object_pairs_hook=_require_finite)

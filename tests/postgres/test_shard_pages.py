@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 
@@ -76,6 +77,24 @@ def test_what_has_no_pages_is_an_error(session: psycopg.Connection) -> None:
     # a query that reads no further leaves nothing open
     session.execute("CREATE TEMPORARY TABLE many AS SELECT i FROM generate_series(1, 9999) AS i")
     assert len(session.execute("SELECT dana_shard_pages('many', 1) LIMIT 2").fetchall()) == 2
+
+
+@pytest.mark.parametrize("before", [1, 30, 64])
+def test_pages_are_appended_over_the_end_of_a_segment(session: psycopg.Connection, before: int) -> None:
+    """A file of a table ends at 1 GB; so many blocks before its end are free. Those in front are a hole."""
+    session.execute("CREATE TEMPORARY TABLE t AS SELECT i FROM generate_series(1, 20000) AS i")
+    session.execute("CREATE TEMPORARY TABLE taken (i int)")
+    [[file, blocks]] = session.execute(
+        "SELECT current_setting('data_directory') || '/' || pg_relation_filepath('taken'), setting::int "
+        "FROM pg_settings WHERE name = 'segment_size'"
+    ).fetchall()
+    first = blocks - before
+    os.truncate(file, first * BLOCK)
+    session.execute("SELECT dana.dana_take_pages('taken', %b)", (pages(session, "t"),))
+    rows = f"SELECT i, split_part(ctid::text, ',', 1) FROM taken WHERE ctid >= '({first},0)'"
+    places = session.execute(f"SELECT i, '(' || (ctid::text::point)[0] + {first} FROM t").fetchall()
+    assert session.execute(rows).fetchall() == places
+    assert len({page for _, page in places}) > 64
 
 
 def test_only_an_own_new_temporary_table_takes_pages(session: psycopg.Connection) -> None:

@@ -80,6 +80,9 @@ def test_values_that_do_not(kind: Any, value: Any, says: str) -> None:
         *(b'{"a": 1e400}', b'{"a": -1e400}', b'{"a": 1' + b"0" * 5000 + b"}"),
         *(rb'{"a": "\ud800"}', rb'{"\udfff": 1}', rb'{"a": ["\u0000"]}', b'{"a":' + b"[" * 65 + b"]" * 65 + b"}"),
         *(b'{"a": "' + b'\\"' * 9000, b'{"a":' + b"[" * 9000, b'{"\\"]": ' + b"[" * 9000),
+        # other encodings: the first character has the byte of a quotation mark
+        *(('{"a": ["\N{FOR ALL}", ' + "[" * 9000).encode(encoding) for encoding in ("utf-16-le", "utf-16", "utf-32")),
+        *('{"a": 1}'.encode(encoding) for encoding in ("utf-16-be", "utf-8-sig")),
     ],
 )
 def test_json_that_postgresql_does_not_have(payload: bytes) -> None:

@@ -289,7 +289,10 @@ take_page(dana_taking *taking, Page from, Page page, BlockNumber number)
 	return rows;
 }
 
-/* Writes blocks behind the last one; those before their last in one call, once it has made room for them */
+/*
+ * Writes blocks behind the last one, all into one segment of the file, beyond which smgrwritev() raises an error; those
+ * before their last in one call, once it has made room for them
+ */
 static void
 append_blocks(Relation relation, BlockNumber first, char *pages, int count)
 {
@@ -363,7 +366,7 @@ dana_taking_add(dana_taking *taking, const char *pages, Size size)
 		rows += take_page(taking, page.data, taking->pages + (Size)count * BLCKSZ, first + count);
 		MemoryContextSwitchTo(before);
 		MemoryContextReset(taking->context);
-		if (++count == WRITTEN || at + BLCKSZ == size)
+		if (++count == WRITTEN || at + BLCKSZ == size || (first + count) % RELSEG_SIZE == 0)
 		{
 			append_blocks(taking->relation, first, taking->pages, count);
 			first += count;
