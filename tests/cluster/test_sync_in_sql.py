@@ -519,6 +519,37 @@ def test_explain_of_shards_needs_the_rights_of_a_training(mapped: Connection, sh
     assert left(shards) == []
 
 
+def test_explain_runs_no_policy_of_a_shard_here(mapped: Connection, shards: list[str]) -> None:
+    """The author of the map chose the table, and the function would run as the caller."""
+    filled(shards[:1], 16)
+    map_rows(mapped)
+    session = mapped.session
+    session.execute("""
+        DELETE FROM dana.shard WHERE shard > 1;
+        UPDATE dana.shard SET conninfo = NULL, relation = 'guarded';
+        CREATE TABLE guarded (LIKE rows INCLUDING ALL);
+        INSERT INTO guarded SELECT * FROM rows;
+        CREATE FUNCTION shown(id int) RETURNS bool LANGUAGE plpgsql AS
+            $$BEGIN RAISE 'run as %', current_user; END$$;
+        CREATE POLICY few ON guarded USING (shown(id));
+        ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
+        DROP ROLE IF EXISTS asker;
+        CREATE ROLE asker;
+        GRANT EXECUTE ON FUNCTION dana_explain, dana_train TO asker;
+        GRANT SELECT ON rows, guarded TO asker;
+        SELECT dana_grant_rule('linear', 'asker')
+    """)
+    session.execute("ANALYZE guarded")
+    session.execute("SET ROLE asker")
+    try:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match='row-level security policy for table "guarded"'):
+            session.execute('SELECT * FROM dana_explain(\'linear\', \'rows\', \'{"sync": "gather", "label": "z"}\')')
+    finally:
+        session.execute("RESET ROLE")
+        session.execute("DROP TABLE guarded; DROP FUNCTION shown; DROP OWNED BY asker; DROP ROLE asker")
+    assert left(shards) == []
+
+
 @pytest.mark.parametrize("memory", ["64MB", "64kB"])
 def test_keys_of_gathered_rows_are_compared_without_an_index(
     mapped: Connection, shards: list[str], memory: str

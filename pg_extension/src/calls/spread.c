@@ -758,7 +758,12 @@ sample_shard(dana_shard *shard, Relation into)
 	}
 	if (shard->connection == NULL)
 	{
+		const int level = NewGUCNestLevel();
+
+		/* the author of the map chose the table: an error in the place of a policy, which would run as the caller */
+		dana_set_for_now("row_security", "off");
 		dana_run_once(psprintf("SELECT %s FROM %s LIMIT %d", wanted.data, shard->table, DANA_SHARD_SAMPLE));
+		AtEOXact_GUC(false, level);
 		for (uint64 i = 0; i < SPI_processed; i++)
 			heap_insert(into, SPI_tuptable->vals[i], command, HEAP_INSERT_FROZEN, NULL);
 		return;
