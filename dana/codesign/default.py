@@ -347,9 +347,8 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
         if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
             continue
-        # keep the faster unit's decision about shards
-        placed = place(plan, replace(draft.target, divide_interval=slower))
-        other = Draft.compile(placed, sharded=bool(draft.shards.of), reorder=reorder)
+        # as for a machine that is given this unit: a found design is compiled again from its fields
+        other = draft_for(place(plan, replace(draft.target, divide_interval=slower)), reorder=reorder)
         # scheduled, because the estimate above knows nothing of the waits for a slower unit
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 import dana
+from benchmarks import stochastic
 from dana import rules
+from dana.codesign.default import default_bundle
 from dana.codesign.fitting import smaller_memory
 from dana.codesign.sample import sample_pages
 from dana.codesign.search import AS_FAST, Exploration, explore
@@ -39,6 +41,18 @@ def test_the_best_fits_and_is_as_fast_as_it_says(found: Exploration) -> None:
     assert best.fits
     page = sample_pages(columns(54), page_size=8192).data
     assert best.cycles.epoch(PAGES) == pytest.approx(counted(best.bundle, page, PAGES), rel=0.02)
+
+
+def test_a_training_with_what_was_found_has_its_program() -> None:
+    """Also where a slower division unit was taken, whose waits outweigh what scalars over lanes save."""
+    graph = compile_rule(stochastic.text("logistic"), filename="rule.py").hdfg
+    schema = array(54)
+    binding = bind(graph, schema)
+    found = explore(binding, schema, load_device("lfe5um5g-85"), max_tuples=1 << 20)
+    again = default_bundle(binding, schema, max_tuples=1 << 20, design=found.overrides)
+    assert found.best.bundle.config.divide_interval > 1
+    assert again.config == found.best.bundle.config
+    assert again.program == found.best.bundle.program
 
 
 def test_nothing_that_fits_is_faster_or_as_fast_and_smaller(found: Exploration) -> None:
