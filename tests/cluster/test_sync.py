@@ -30,6 +30,7 @@ from tests.scale import scaled
 
 # labels of the first shard alone are all the same
 ROWS = """
+DROP TABLE IF EXISTS rows CASCADE;
 CREATE TABLE rows (id int PRIMARY KEY, x float4, z float8, n numeric, y text);
 INSERT INTO rows SELECT i * 3 + {shard}, (i * 37 % 101)::float4 / 7, i * 41 % 97 + {shard}, (i * 43 % 89) / 3.0,
     CASE WHEN {shard} > 1 AND i * 31 % 53 > 20 + i * 37 % 11 THEN 'yes' ELSE 'no' END

@@ -43,7 +43,7 @@ NEARLY = 0.73
     ("name", "extents", "most"),
     [
         ("logistic", {"n": 54}, 5),
-        ("linear", {"n": 700}, 8),
+        ("linear", {"n": 700}, 9),
         ("softmax", {"n": 100, "k": 10}, 5),
         ("mlp", {"n": 64, "h": 32, "k": 10}, 5),
         ("kmeans", {"n": 20, "k": 8}, 5),
