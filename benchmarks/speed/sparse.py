@@ -35,7 +35,7 @@ ROWS = 20_000
 SHAPES = {"a9a": (123, 14), "w8a": (300, 12), "rcv1": (47_236, 74)}
 """Features, and those of a row; of w8a and rcv1 on average."""
 ASKED = {False: 1.2, True: 2.0}
-"""At most so many times the fastest reference: of later epochs, and of first ones, in which cycles are counted."""
+"""Most time, as a multiple of the fastest reference's: in later epochs, and in first ones, which count cycles."""
 
 
 def run() -> list[Figure]:

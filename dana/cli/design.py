@@ -37,7 +37,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     design.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
     design.add_argument("--pages", type=int, default=PAGES, metavar="N", help=f"pages of the table ({PAGES})")
     design.add_argument(
-        "--boards", type=int, metavar="N", help="what up to N boards would take, a part of each batch on each: modelled"
+        "--boards", type=int, metavar="N", help="estimate an epoch on up to N boards, each with a part of every batch"
     )
     design.add_argument("--charts", type=path, metavar="DIR", help="draw the best machine there as SVG")
     design.set_defaults(run=run_design)
@@ -47,7 +47,7 @@ def run_design(options: argparse.Namespace) -> int:
     """Search and print."""
     from rich.console import Console
 
-    from dana.codesign.boards import Between, over_boards
+    from dana.codesign.boards import over_boards
     from dana.codesign.search import explore
     from dana.errors import UsageError
     from dana.language.rulefile import load
@@ -72,15 +72,7 @@ def run_design(options: argparse.Namespace) -> int:
     if options.boards is not None:
         _print_boards(
             console,
-            over_boards(
-                binding,
-                schema,
-                device,
-                most=options.boards,
-                pages=options.pages,
-                page_size=page_size,
-                between=Between(),
-            ),
+            over_boards(binding, schema, device, most=options.boards, pages=options.pages, page_size=page_size),
         )
     if options.charts is not None:
         for path in _draw(f"rule {rule.name} on {device.name}", found.best, options.charts):
@@ -109,7 +101,10 @@ def _draw(title: str, best: Candidate, folder: Path) -> list[Path]:
 
 def _print_boards(console: Console, made: Sequence[Boards]) -> None:
     """A line for each number; the least time of an epoch is marked."""
-    console.print("Over several boards, modelled: no board exchanges sums yet. Links of 12.5 GB/s, 2 µs, are chosen.")
+    from dana.codesign.boards import LINK
+
+    link = f"links of {LINK.rate / 1e9:g} GB/s and {1e6 * LINK.latency:g} µs are assumed"
+    console.print(f"Over several boards, modelled: no board exchanges sums yet, and {link}.")
     best = min(made, key=lambda boards: boards.seconds)
     for boards in made:
         config = boards.each.bundle.config

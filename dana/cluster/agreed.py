@@ -1,6 +1,6 @@
-"""What the two that lead a training over shards have in common, and the C header generated from it.
+"""Constants and statements shared by both leaders of a training over shards, and the C header generated from them.
 
-A client leads over the shards of a list (`dana.cluster.train`), a session over those of the map
+A client leads a training over a list of shards (`dana.cluster.train`), a session one over the map
 (pg_extension/src/calls/spread.c); the same rows must give the same model.
 """
 
@@ -11,31 +11,31 @@ import re
 from dana.worker import link
 
 PAGES = 64
-"""Pages of a shard in its turn, where rows are gathered."""
+"""Pages that a shard sends in one turn when rows are gathered."""
 
 LABELS = 1001
-"""Different labels that are read of a shard: one more than there may be classes."""
+"""Most distinct labels that are read from a shard: one more than the limit on classes."""
 
 TEXTS, TEXT_BYTES = 100000, 200
-"""Different texts of a column that are read of a shard; bytes of a category at most."""
+"""Most distinct texts of a column that are read from a shard; most bytes of a category."""
 
 KEYS = 4096
 """Keys of a shard that are compared with those of the others, those of least hash: shards that share any share some."""
 
 DRAWN = 100000
-"""Numbers of rows that are told apart: of more, the numbers alone decide which are held out."""
+"""Most row numbers that are read from a shard; with more, each number decides by itself whether its row is held out."""
 
 SAMPLE = 1000
-"""Rows of each shard that an estimate is made from."""
+"""Rows that an estimate samples from each shard."""
 
 VALIDATION_SIZE = 0.1
 """That of early_stopping, as scikit-learn's validation_fraction."""
 
 LEADERS = ("model", "warm_start_from", "test_size", "test_by", "test_after", "validation_size", "early_stopping")
-"""Options of the leader alone: it sends the initial models, and the filter already excludes rows."""
+"""Options for the leader only: it sends the initial models, and the filter already excludes the held-out rows."""
 
 REJECTED = {"calibrate": "rows for validation", "preprocess": "an encoding of columns"}
-"""Options that need the rows of all shards at one server, and what for."""
+"""Options that need the rows of all shards on one server, with the reason."""
 
 SELECT_KEYS = f"""
 SELECT pg_catalog.hashtextextended(ROW({{key}})::text COLLATE "C", 0) AS hash FROM {{table}} ORDER BY 1 LIMIT {KEYS}
@@ -55,7 +55,7 @@ SELECT CASE WHEN pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) {TEXT_BYTES
 FROM (SELECT dana.dana_fixed_text({{column}}) COLLATE pg_catalog."C" AS v, pg_catalog.count(*) AS n
     FROM {{table}} WHERE {{where}} GROUP BY 1 LIMIT {TEXTS + 1}) AS g
 """
-"""Of a text that is too long for a category it is enough to distinguish it."""
+"""A text that is too long for a category is replaced by its hash, which is enough to count it."""
 
 SELECT_NUMBERS = "SELECT ARRAY[{numbers}]::pg_catalog.float8[] AS numbers FROM {table} WHERE {where}"
 NUMBERS = 4
@@ -80,7 +80,8 @@ STATEMENTS = {
     "SELECT_NUMBERS": SELECT_NUMBERS,
     "NUMBERS_OF": NUMBERS_OF,
 }
-"""What runs at the shards, for ``str.format``. The search_path may be the user's, so operators are qualified."""
+"""Statements that shards execute, for ``str.format``. Operators are qualified, since the search_path may be the user's;
+labels are written by their type's output function, since another role may have created a cast to text."""
 
 
 def _formatted(name: str, statement: str) -> str:

@@ -60,7 +60,7 @@ def costs_of_shards(
         found = plan(made.as_string(session))
         sizes = [shard.rows(SIZES, shard.table)[0] for shard in parts]
         for shard, (rows, _) in zip(parts, sizes, strict=True):
-            if rows < 0:  # also of a view, whose rows nobody counts
+            if rows < 0:  # or of a view, which has no row count
                 raise UsageError(f"{shard}: the rows of {table} have not been counted", hint="Run ANALYZE on it there.")
     hosts = {str(conninfo_to_dict(dsn).get("host", "/")) for dsn in shards}
     total = ShardSizes(

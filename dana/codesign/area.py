@@ -411,7 +411,7 @@ def _agilex(config: MachineConfig) -> dict[str, Row]:
 
 
 def _gowin(config: MachineConfig) -> dict[str, Row]:
-    """The same. yosys leaves inverters and carries beside the LUTs that ECP5 has."""
+    """As `hwgen.devices.UNMEASURED` says: yosys does not absorb inverters and carries into LUTs, as it does on ECP5."""
     return {name: (10 / 9 * row[0], *row[1:]) for name, row in FAMILY_PARTS["ecp5"](config).items()}
 
 

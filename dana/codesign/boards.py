@@ -1,6 +1,6 @@
 """What a rule would take on several boards, each with a part of every batch. Modelled: no board exchanges sums yet.
 
-In: a bound rule, a table, a device, what is between the boards. Out: for each number of boards the best machine, and
+In: a bound rule, a table, a device, the link between boards. Out: for each number of boards the best machine, and
 the time of an epoch. Boards join sums in pairs, then pairs of pairs, as the threads of a machine do, so that all have
 the bits of one machine that takes the boards' rows in turn.
 """
@@ -23,8 +23,8 @@ MOST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
-    """What is between two boards. The defaults are chosen: an Ethernet of 100 Gb/s and its switch."""
+class Link:
+    """A link between two boards. The defaults are assumed: an Ethernet of 100 Gb/s and its switch."""
 
     rate: float = 12.5e9
     """Bytes a second, in each direction."""
@@ -32,9 +32,12 @@ class Between:
     """Seconds from the last byte's departure on one board to its arrival on the other."""
 
 
+LINK = Link()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boards:
-    """So many boards with the best machine for their part."""
+    """A number of boards, each with the best machine for its part."""
 
     count: int
     each: Candidate
@@ -50,7 +53,7 @@ class Boards:
 
 
 def over_boards(
-    binding: Binding, schema: TableSchema, device: Device, *, most: int, pages: int, page_size: int, between: Between
+    binding: Binding, schema: TableSchema, device: Device, *, most: int, pages: int, page_size: int, link: Link = LINK
 ) -> list[Boards]:
     """One board, two, four, up to `most`, each with as many pages and tuples of a batch as the others.
 
@@ -80,7 +83,7 @@ def over_boards(
         batches = 1 if part is None else share * best.cycles.tuples / part
         # a sum that arrived is added to a board's own, a row of lanes in a cycle
         adding = (-(-merged // config.lanes) + cycles.RESULT_LATENCY) / config.clock_hz
-        step = between.latency + 4 * merged / between.rate + adding
+        step = link.latency + 4 * merged / link.rate + adding
         made.append(
             Boards(
                 count=boards,

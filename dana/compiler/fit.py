@@ -30,8 +30,8 @@ CLEARLY = 0.1
 """Fraction of a section's cycles, estimated from rows, from which on shards are used without compiling both ways."""
 
 WORTH = 0.02
-"""Fraction of the cycles that shards have to save: they take instructions, and lanes that can cross. Of scalars over
-lanes half of it, of the rows of a round."""
+"""Fraction of the cycles that shards must save, because they take instructions, and lanes that can cross. Scalars over
+lanes must save half this fraction of the rows of a round."""
 
 
 def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | None = None) -> Draft:

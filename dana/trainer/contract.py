@@ -359,7 +359,7 @@ class ExplainRequest:
     last
         Last run of the rule on the source; None: there is none.
     shards
-        Those that the training would use, of which the source has a sample; None: the source has all rows.
+        Sizes of the shards that the source is a sample from; None if the source has all rows.
     """
 
     training: TrainRequest

@@ -332,7 +332,7 @@ def decode(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
     encoded = bytes(payload)  # a memoryview cannot be decoded
     _check_nesting(encoded)
     try:
-        text = encoded.decode()  # json.loads would guess UTF-16, of which _check_nesting() knows nothing
+        text = encoded.decode()  # json.loads would also accept UTF-16, which _check_nesting() cannot read
         value = json.loads(text, parse_constant=_NotFinite.found, parse_float=_finite)
     except _NotFinite:
         json.loads(text, object_pairs_hook=_require_finite)

@@ -25,9 +25,9 @@ FAMILIES = tuple(WIDE_MULTIPLIERS)
 UNMEASURED = {
     "versal": "as on UltraScale+",
     "agilex": "as on UltraScale+, an ALM for a LUT, an M20K for half a block RAM",
-    "gowin": "as on ECP5, with a ninth more LUTs, as in one board that yosys made",
+    "gowin": "as on ECP5, with a ninth more LUTs, as in one board synthesised by yosys",
 }
-"""Families that `dana synth` does not know, and how their areas are chosen; those of all others were measured."""
+"""Families that `dana synth` does not support, and how their areas are chosen; other families were measured."""
 
 ULTRA_FAMILIES = ("xcup", "versal")
 """Those that have UltraRAM."""
@@ -54,7 +54,7 @@ PARTS = {
         "Gowin's, such as GW2A-LV55PG484C8/I7: device, package, speed grade",
     ),
 }
-"""Whole parts of each family whose toolchain takes one, in any case, and what they are."""
+"""For families whose toolchain takes an order code: its pattern, ignoring case, and a description for errors."""
 
 MIN_CLOCK = 1_000_000
 """Hertz: a smaller number is one of megahertz."""

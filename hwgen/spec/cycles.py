@@ -21,8 +21,8 @@ INDEX_LATENCY = RESULT_LATENCY
 same as for other results."""
 
 ORDER_WINDOW = RESULT_LATENCY - 1
-"""Entries of the index file with which SETX compares a new one. A row of an ordered instruction with an entry that is
-among as many before it issues so many cycles later, when the results of all rows before it can be read."""
+"""SETX compares a new entry of the index file with this many entries before it. If one of them is equal, the row of an
+ordered instruction that uses the new entry issues this many cycles later, when all earlier results can be read."""
 
 ORDER_LATENCY = INDEX_LATENCY + 6
 """Cycles from the issue of a row of SETX until the row of an ordered instruction that uses the entry may issue."""

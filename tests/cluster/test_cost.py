@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_type_hints
 
 import pytest
 
@@ -11,7 +12,8 @@ from dana.client.connection import Connection
 from dana.cluster import relay
 from dana.cluster.shards import ShardError
 from dana.errors import UsageError
-from dana.trainer.shard_costs import Work, costs
+from dana.records import ShardCost
+from dana.trainer.shard_costs import Cost, Work, costs
 from dana.worker.link import MERGES
 from tests.cluster.conftest import everywhere
 
@@ -29,6 +31,10 @@ FOUR = Work(
     round_trip=0.0,
     rate=3e9,
 )
+
+
+def test_the_plan_has_the_members_of_a_cost() -> None:
+    assert get_type_hints(ShardCost) == get_type_hints(Cost)
 
 
 def test_a_fourth_server_takes_what_was_measured() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import dana
 from dana import rules
-from dana.codesign.boards import Between, Boards, merged_numbers, over_boards
+from dana.codesign.boards import LINK, Boards, Link, merged_numbers, over_boards
 from dana.compiler import Binding, bind
 from dana.errors import UsageError
 from dana.server.places import PAPER
@@ -25,8 +25,8 @@ def bound(path: str, columns: str) -> tuple[Binding, TableSchema]:
     return bind(dana.load(path).hdfg, schema, label="y"), schema
 
 
-def boards(binding: Binding, schema: TableSchema, most: int, between: Between) -> list[Boards]:
-    return over_boards(binding, schema, DEVICE, most=most, pages=1000, page_size=8192, between=between)
+def boards(binding: Binding, schema: TableSchema, most: int, link: Link = LINK) -> list[Boards]:
+    return over_boards(binding, schema, DEVICE, most=most, pages=1000, page_size=8192, link=link)
 
 
 LOGISTIC = str(PAPER / "logistic.py")
@@ -35,7 +35,7 @@ LOGISTIC = str(PAPER / "logistic.py")
 @pytest.mark.exhaustive
 def test_a_part_of_the_pages_and_sums_of_each_batch() -> None:
     binding, schema = bound(LOGISTIC, "x float4[6], y float4")
-    slow = Between(rate=1e6, latency=1e-3)
+    slow = Link(rate=1e6, latency=1e-3)
     one, two = boards(binding, schema, 2, slow)
     assert (one.count, two.count, one.exchanging) == (1, 2, 0)
     assert two.working == pytest.approx(one.working / 2, rel=0.3)
@@ -72,4 +72,4 @@ def test_what_cannot_be_divided(rule: str, columns: str, most: int, message: str
         graph = graph.bind({"m": 10, "n": 10, "k": 2})
     binding = bind(graph, schema, label="y")
     with pytest.raises(UsageError, match=message):
-        boards(binding, schema, most, Between())
+        boards(binding, schema, most)

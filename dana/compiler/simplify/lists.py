@@ -79,7 +79,7 @@ def _list(graph: Graph, k: int) -> tuple[int, int] | None:
 
 
 def _position(graph: Graph, mask: int, count: int) -> int | None:
-    """The element that a mask chooses of so many."""
+    """The element of a vector of `count` that a mask chooses."""
     node = graph.nodes[mask]
     operands = [graph.nodes[i] for i in node.inputs]
     numbers = [one.value for one in operands if one.op is Op.CONST]
@@ -97,7 +97,7 @@ def _row(graph: Graph, k: int, position: int, count: int) -> tuple[int, int] | N
 
 
 def _column(graph: Graph, k: int, position: int, count: int) -> int | None:
-    """The column of so many numbers, if a value is its element at a position."""
+    """The column of `count` numbers, if a value is its element at a position."""
     element = element_of(graph, k)
     if element is None or element[1] != position or graph.nodes[element[0]].shape != (count,):
         return None

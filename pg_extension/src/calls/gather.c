@@ -114,8 +114,8 @@ take_turn(handing *from, dana_taking *taking)
 }
 
 /*
- * Appends the pages of all, so many of each in its turn, until the last has ended; whether it is certain that no two
- * rows have the same key, which may be NULL
+ * Appends the pages of all shards in turn, until the last has ended. Returns whether all values of `key`, which may be
+ * NULL, are known to be distinct
  */
 static bool
 take_all(handing *from, int count, Oid into, const dana_texts *key)

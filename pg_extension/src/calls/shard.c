@@ -177,7 +177,7 @@ struct dana_taking
 	dana_tuple_shape *shape;
 	MemoryContext	  context; /* of a page's values */
 	char			 *pages; /* to be written */
-	/* hashes of keys, of which those that are equal have equal ones */
+	/* hashes of keys: equal keys have equal hashes */
 	bool		  hashing;
 	int			  key_columns;
 	hashed_column keys[INDEX_MAX_KEYS];

@@ -11,7 +11,7 @@
 /* A table that takes pages; an error unless no other session sees it, and an abort removes it */
 typedef struct dana_taking dana_taking;
 
-/* `key`: the columns whose values are to be compared, or NULL */
+/* `key`: columns to compare for duplicates, or NULL */
 extern dana_taking *dana_taking_begin(Oid relation, const dana_texts *key);
 extern int64		dana_taking_add(dana_taking *taking, const char *pages, Size size); /* whole pages, at any address; how many rows */
 

@@ -788,7 +788,7 @@ sample(const spread *of, dana_training *training)
 		if (of->shards[i].rows < 0)
 			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 							errmsg("%s: its rows have not been counted", of->shards[i].label),
-							errhint("Run ANALYZE on it there; of a view nobody counts them.")));
+							errhint("Run ANALYZE on it there; a view has no row count.")));
 		rows += of->shards[i].rows;
 		pages += of->shards[i].pages;
 	}
