@@ -461,3 +461,19 @@ def test_costs_what_it_costs_by_hand(name: str) -> None:
 def test_says_where_there_is_none(text: str, told: str) -> None:
     with pytest.raises(RuleError, match=told):
         compile_rule(HEAD.format(n=5, k=3) + text)
+
+
+@pytest.mark.parametrize("factor", [48, 49])
+def test_what_a_sum_s_terms_share_is_no_factor_of_them(factor: int) -> None:
+    """Nor what rounding leaves of it: 98 * (1 / 98) is less than 1."""
+    graph = compile_rule(f"""
+import dana
+n = dana.dim()
+b, x = dana.model(), dana.input([n])
+rule = dana.algo(b, x)
+rule.setLoss(dana.sigma({factor} * (b - x) * (b - x), 1))
+rule.minimize(dana.optimizers.sgd, rate=0.1, batch=4)
+""").hdfg
+    training = graph.reachable(graph.nodes[update.value].id for update in graph.updates)
+    # by the factor of all terms, the mean and the rate
+    assert sum(graph.nodes[k].op is Op.MUL for k in training) == 3

@@ -255,9 +255,9 @@ def _sum_along(algebra: Algebra, asked: Polynomial, place: int, extent: Dim, *, 
         # labels outside of the classes are errors before a training (`dana.trainer.data.classes`)
         total = ONE.scaled(inside.terms[0][1])
     else:
-        # the number that all terms share, too: as a factor of each element it is an operation more for each
-        _, number, _ = algebra.split(inside)
-        value = algebra.compute(inside.scaled(1 / number))
+        # so is the number that all terms share: as a factor of the elements it would be an operation for each
+        shared, number, rest = algebra.split(inside)
+        value = algebra.compute(algebra.product(rest, Polynomial(((shared, 1.0),))))
         result = algebra.add(Op.SIGMA, value, axis=len(value.shape) + place)
         if keep and len(value.shape) > -place:
             result = algebra.add(Op.EXPAND, result, axis=len(value.shape) + place)
