@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -54,11 +56,60 @@ def gathering(db: Connection, table: str, dsns: list[str]) -> None:
     db.session.execute(f"DROP TABLE {name}")
 
 
+def copying(dsns: list[str], into: str | None = None) -> None:
+    """Receive the same pages as a client of COPY, and write them to a file."""
+    with ExitStack() as open_:
+        shards = [psycopg.pq.PGconn.connect(dsn.encode()) for dsn in dsns]
+        file = open_.enter_context(open(into, "wb", buffering=0)) if into else None
+        for shard in shards:
+            open_.callback(shard.finish)
+            shard.send_query(b"COPY (SELECT dana_shard_pages('bench_rows')) TO STDOUT (FORMAT binary)")
+            shard.get_result()
+        while shards:
+            for shard in list(shards):
+                size, pages = shard.get_copy_data(0)
+                if size < 0:
+                    shards.remove(shard)
+                elif file is not None:
+                    file.write(pages)
+
+
+def of_the_map(db: Connection, dsns: list[str]) -> list[Figure]:
+    """What gathering in SQL takes beyond the COPY of the pages, and beyond writing them."""
+    columns = ", ".join([*(f"x{k} real" for k in range(1, COLUMNS)), "y real"])
+    db.session.execute(f"DROP TABLE IF EXISTS bench_rows; CREATE TABLE bench_rows ({columns})")
+    for number, dsn in enumerate(dsns, 1):
+        db.session.execute(
+            "INSERT INTO dana.shard (source, shard, conninfo) VALUES ('bench_rows', %s, %s)", (number, dsn)
+        )
+
+    def gather() -> None:
+        db.session.execute("SELECT dana_gather('bench_rows', 'bench_gathered')")
+        db.session.execute("DROP TABLE bench_gathered")
+
+    figures = []
+    with NamedTemporaryFile(dir=Path.home()) as file:
+        for what, into, target in (
+            ("bare COPY of the same pages", None, 1.3),
+            ("COPY into a file", file.name, 1.0),
+        ):
+            gathered, copied = paired_medians(gather, lambda into=into: copying(dsns, into), repeats=15)
+            figures.append(
+                Figure(
+                    what=f"dana_gather over a {what}",
+                    measured=f"{1e3 * gathered:.0f} ms",
+                    reference=f"{1e3 * copied:.0f} ms",
+                    ratio=gathered / copied,
+                    target=target,
+                )
+            )
+    db.session.execute("DELETE FROM dana.shard WHERE source = 'bench_rows'::regclass; DROP TABLE bench_rows")
+    return figures
+
+
 def train(db: Connection, table: str, **options: object) -> None:
-    """A training whose messages are of no interest."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        db.train("logistic", table, label="y", model="bench_shards", machine="sim", patience=0, **options)  # type: ignore[arg-type]
+    """Train."""
+    db.train("logistic", table, label="y", model="bench_shards", machine="sim", patience=0, **options)  # type: ignore[arg-type]
 
 
 def on_one_server(db: Connection, dsns: list[str]) -> list[Figure]:
@@ -71,7 +122,7 @@ def on_one_server(db: Connection, dsns: list[str]) -> list[Figure]:
     gathered, whole = paired_medians(
         lambda: train(db, table, epochs=20), lambda: train(db, "bench_whole", epochs=20), repeats=REPEATS, warm_up=1
     )
-    db.session.execute("DROP TABLE bench_whole")
+    db.session.execute(f"DROP TABLE bench_whole, {table}")
     return [
         Figure(
             what=f"gathering {SHARDS} × {ROWS:,} rows of {COLUMNS} columns, by pages",
@@ -122,9 +173,9 @@ def over_partitions(dsns: list[str], coordinator: str) -> Figure:
 
 def run() -> list[Figure]:
     """Measure."""
-    with connect() as db, shards(db) as dsns:
+    with warnings.catch_warnings(action="ignore"), connect() as db, shards(db) as dsns:
         db.create_rules("logistic")
-        figures = on_one_server(db, dsns)
+        figures = [*on_one_server(db, dsns), *of_the_map(db, dsns)]
         db.drop_model("bench_shards")
         if COORDINATOR in os.environ:
             figures.append(over_partitions(dsns, os.environ[COORDINATOR]))
