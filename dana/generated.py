@@ -17,6 +17,7 @@ from dana.trainer.data import likelihood, surveyed
 from dana.worker import messages
 from dsl.semantics.library import FUNCTIONS, NAMES, SAID
 from hwgen.export import manual, registers
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.numerics import fit
 
 ROOT = Path(__file__).parent.parent
@@ -75,7 +76,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "docs/language-reference.md": lambda: _between(
         "docs/language-reference.md", _for_readers(), until="<!-- to here -->"
     ),
-    "docs/registers.md": registers.register_map,
+    "docs/registers.md": lambda: registers.register_map(MachineConfig()),
     "hwgen/spec/numerics/native/coefficients.h": lambda: fit.c_source(fit.fit()),
 }
 """Path from the repository's root, and its text."""

@@ -18,6 +18,7 @@ from hwgen.driver.records import RecordMemory, Tables
 from hwgen.driver.watch import Watch
 from hwgen.driver.watch import patience as longest
 from hwgen.spec import board, load, registers
+from hwgen.spec.aperture import address
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle, Words
 from hwgen.spec.config import NOT_HARDWARE, ConfigError, MachineConfig
@@ -37,7 +38,7 @@ RESET_BOTH = "reset the board together with the interconnect to its memories"
 
 
 class Registers(Protocol):
-    """The AXI4-Lite slave of a board, by word addresses of the map; accesses of 32 bits, each once, in order.
+    """The AXI4-Lite slave of a board, by word addresses; accesses of 32 bits, each once, in order.
 
     A driver makes no access that the board rejects. If one is rejected nevertheless, BoardError is raised if the bus
     reports it.
@@ -155,8 +156,8 @@ class Board:
         # in every case, even if the loading fails
         self._holds(afterwards)
         self.stop()
-        for address, words in blocks:
-            self._registers.write(address, words)
+        for at, words in blocks:
+            self._registers.write(at, words)
         tables.fill(() if records is None else records)
         self._bundle, self._tables = bundle, tables
         if self._held is not None:
@@ -186,7 +187,7 @@ class Board:
             return
         self._check_rows(row, len(words))
         self._holds(Held(rows=row + len(words)))
-        self._registers.write(load.address(Region.SCRATCH, row * self.config.lanes), words.ravel())
+        self._registers.write(address(Region.SCRATCH, row * self.config.lanes, self.config), words.ravel())
 
     def train(self, pages: Any, *, epochs: int, seconds: float | None = None, patience: int | None = None) -> BoardRun:
         """Train on whole pages that follow one another in a buffer of bytes; go on from the model that is there.
@@ -237,8 +238,8 @@ class Board:
         )
         watch = Watch(longest(bundle) if patience is None else patience)
         with self._stopped_on_error():
-            for address, words in blocks:
-                self._registers.write(address, words)
+            for at, words in blocks:
+                self._registers.write(at, words)
             ready = 0
             while (status := self._status()) & BoardStatus.BUSY:
                 if status & BoardStatus.UNANSWERED:
@@ -285,8 +286,9 @@ class Board:
         if table:
             return self._loaded_tables().read_rows(table, row, count)
         self._check_rows(row, count)
-        words = self._registers.read(load.address(Region.SCRATCH, row * self.config.lanes), count * self.config.lanes)
-        return words.reshape(count, self.config.lanes)
+        lanes = self.config.lanes
+        words = self._registers.read(address(Region.SCRATCH, row * lanes, self.config), count * lanes)
+        return words.reshape(count, lanes)
 
     def _loaded_tables(self) -> Tables:
         if self._bundle is None or self._tables is None:
@@ -304,8 +306,8 @@ class Board:
 
     def _identified(self) -> MachineConfig:
         for what, register, wanted in (
-            ("board", load.address(BoardRegion.BOARD, BoardRegister.ID), board.IDENTITY),
-            ("machine", load.address(Region.CONTROL, Register.ID), registers.IDENTITY),
+            ("board", address(BoardRegion.BOARD, BoardRegister.ID), board.IDENTITY),
+            ("machine", address(Region.CONTROL, Register.ID), registers.IDENTITY),
         ):
             found = int(self._registers.read(register, 1)[0])
             if found != wanted:
@@ -313,7 +315,7 @@ class Board:
                     f"ID of the {what} must be {wanted:#x}, but {found:#x} was read: is the bitstream loaded, "
                     "of a package of this version, and are these its registers?"
                 )
-        words = self._registers.read(load.address(BoardRegion.BOARD, BoardRegister.THREADS), len(board.CONFIGURATION))
+        words = self._registers.read(address(BoardRegion.BOARD, BoardRegister.THREADS), len(board.CONFIGURATION))
         try:
             return MachineConfig(**dict(zip(board.CONFIGURATION, words.tolist(), strict=True)))
         except ConfigError as error:
@@ -394,8 +396,8 @@ class Board:
             counters = replace(counters, fault_page=self._get(BoardRegister.FAILED_PAGE))
         epochs = self._get(BoardRegister.EPOCHS_RUN)
         kept = min(epochs, board.LOSSES) if bundle.symbol("loss") is not None else 0
-        losses = self._registers.read(load.address(BoardRegion.LOSSES), kept)
-        low, high = self._registers.read(load.address(BoardRegion.BOARD, BoardRegister.CYCLES), 2)
+        losses = self._registers.read(address(BoardRegion.LOSSES), kept)
+        low, high = self._registers.read(address(BoardRegion.BOARD, BoardRegister.CYCLES), 2)
         return BoardRun(
             epochs=epochs,
             losses=np.roll(losses, -epochs if epochs > board.LOSSES else 0).view(np.float32),
@@ -419,7 +421,7 @@ class Board:
 
     def _silence(self) -> str:
         """What is known of a memory that does not answer."""
-        wide = load.address(BoardRegion.BOARD, BoardRegister.PAGE_BASE)
+        wide = address(BoardRegion.BOARD, BoardRegister.PAGE_BASE)
         low, high = (int(word) for word in self._registers.read(wide, 2))
         records = "" if self._records is None else f", of records from {self._records.base:#x} on"
         return (
@@ -438,10 +440,10 @@ class Board:
         return status
 
     def _get(self, register: BoardRegister) -> int:
-        return int(self._registers.read(load.address(BoardRegion.BOARD, register), 1)[0])
+        return int(self._registers.read(address(BoardRegion.BOARD, register), 1)[0])
 
     def _put(self, register: BoardRegister, word: int) -> None:
-        self._registers.write(load.address(BoardRegion.BOARD, register), np.array([word], dtype=np.uint32))
+        self._registers.write(address(BoardRegion.BOARD, register), np.array([word], dtype=np.uint32))
 
 
 def announced(pages: int, total: int) -> int:

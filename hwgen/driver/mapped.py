@@ -15,10 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.driver.errors import BoardError
-from hwgen.spec.board import BYTE_ADDRESS_BITS
 
-APERTURE = 1 << BYTE_ADDRESS_BITS
-"""Bytes of the register map."""
 PAUSE = 0.0005
 """Seconds between two reads of a status: shorter than an epoch, longer than an access over PCIe."""
 
@@ -39,6 +36,11 @@ def _mapped(path: str | os.PathLike[str], offset: int, size: int) -> tuple[mmap.
         raise BoardError(f"{what} must be open to reading, writing and mapping, but is not: {error}") from None
 
 
+def _words(mapped: mmap.mmap) -> memoryview:
+    # items go as 32 bits, a copy of many in any width; an array of ctypes loads what it is about to overwrite
+    return memoryview(mapped).cast("B").cast("I")
+
+
 class MappedRegisters:
     """Registers in a file, which is locked: a board has one driver.
 
@@ -47,33 +49,43 @@ class MappedRegisters:
     Parameters
     ----------
     path, offset
-        Where the map begins: 64 MB from there on, as the package's report says.
+        Where the map begins. It is mapped as far as it is used, since its size depends on the machine.
 
     Raises
     ------
     BoardError
-        The file cannot be mapped, or another process drives the board.
+        The file cannot be mapped, here or in an access further up, or another process drives the board.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, offset: int = 0) -> None:
-        mapped, descriptor = _mapped(path, offset, APERTURE)
+        self._path, self._offset = path, offset
+        mapped, descriptor = _mapped(path, offset, mmap.PAGESIZE)
         weakref.finalize(self, os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise BoardError(f"{path} must not be in use by another driver, but is: {error}") from None
-        # items go as 32 bits, a copy of many in any width; an array of ctypes loads what it is about to overwrite
-        self._words = memoryview(mapped).cast("B").cast("I")
+        self._words = _words(mapped)
 
     def read(self, address: int, count: int) -> npt.NDArray[np.uint32]:
+        self._reach(address + count)
         return np.array([self._words[address + k] for k in range(count)], dtype=np.uint32)
 
     def write(self, address: int, words: npt.NDArray[np.uint32]) -> None:
+        self._reach(address + words.size)
         for k, word in enumerate(words.ravel().tolist()):
             self._words[address + k] = word
 
     def wait(self) -> None:
         time.sleep(PAUSE)
+
+    def _reach(self, end: int) -> None:
+        """Map so many words, if fewer are."""
+        if end > len(self._words):
+            # as large as a map can be: a power of two
+            mapped, descriptor = _mapped(self._path, self._offset, 4 << (end - 1).bit_length())
+            os.close(descriptor)
+            self._words = _words(mapped)
 
 
 class MappedPages:

@@ -5,7 +5,7 @@ from pathlib import Path
 MANIFEST = "manifest.json"
 """File that marks a folder as a package."""
 
-FORMAT = 4
+FORMAT = 5
 """Version of the package's layout."""
 
 RECORD_IMAGE = "images/records.bin"

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 from hwgen.rtl.board.board import board_ports
 from hwgen.rtl.library import ports
-from hwgen.spec import board, columns
+from hwgen.spec import aperture, board, columns
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.described import Described
-from hwgen.spec.engine import WORD_U32
 from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
-from hwgen.spec.strider import CONFIGURATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +63,6 @@ class Block:
     registers: tuple[Word, ...] = ()
 
 
-REGISTERS = 256
-"""Words of a region with registers."""
-
 FAULT = Bits("fault", 8, 8)
 FIELDS: dict[str, tuple[Bits, ...]] = {
     "BoardRegister.COMMAND": tuple(Bits(one.name or "", one.bit_length() - 1, 1) for one in Command),
@@ -91,29 +86,18 @@ def port_list(config: MachineConfig) -> list[Port]:
 
 def address_map(config: MachineConfig) -> list[Block]:
     """All regions of a board, in the order of their addresses."""
-    words = {
-        Region.CONTROL: REGISTERS,
-        Region.PROGRAM: 8 * -(-WORD_U32 // 8) * config.program_depth,
-        Region.STRIDER: config.strider_depth,
-        Region.CONSTANT: CONFIGURATION,
-        Region.COLUMN: columns.WORD_U32 * config.descriptor_depth,
-        Region.SCRATCH: config.scratch_depth * config.lanes,
-        BoardRegion.BOARD: REGISTERS,
-        BoardRegion.LOSSES: board.LOSSES,
-    }
     registers = {Region.CONTROL: tuple(_machine()), BoardRegion.BOARD: tuple(_board())}
-    blocks = [
+    return [
         Block(
             name=region.name,
-            address=board.byte_address(region),
+            address=aperture.byte_address(region, 0, config),
             words=count,
             access="w" if region.text.endswith("Write only.") else "r" if region.text.endswith("Read only.") else "rw",
             text=region.text,
             registers=registers.get(region, ()),
         )
-        for region, count in words.items()
+        for region, count in aperture.region_words(config).items()
     ]
-    return sorted(blocks, key=lambda block: block.address)
 
 
 def _machine() -> Iterator[Word]:

@@ -8,7 +8,7 @@
 set top @TOP@
 set megahertz @MEGAHERTZ@
 set memories {@MEMORIES@}
-set aperture @APERTURE@
+set kilobytes @APERTURE_KB@  ;# of the registers' aperture
 
 set boards {
   zcu104 {xczu7ev-ffvc1156-2-e zcu104 on_zynq}
@@ -64,8 +64,8 @@ proc around {clock resetn control others memory} {
 }
 
 proc place_registers {space offset} {
-  global aperture
-  assign_bd_address -offset $offset -range $aperture -target_address_space [get_bd_addr_spaces $space] \
+  global kilobytes
+  assign_bd_address -offset $offset -range ${kilobytes}K -target_address_space [get_bd_addr_spaces $space] \
     [get_bd_addr_segs board/s_axil/reg0]
   assign_bd_address
 }
@@ -85,7 +85,9 @@ proc on_zynq {} {
 }
 
 proc on_card {} {
-  global megahertz
+  global megahertz kilobytes
+  # XDMA takes up to 512 of a unit
+  lassign [expr {$kilobytes < 1024 ? [list $kilobytes Kilobytes] : [list [expr {$kilobytes / 1024}] Megabytes]}] size unit
   # pins of these ports: constraints of the card
   create_bd_intf_port -mode Master -vlnv xilinx.com:interface:pcie_7x_mgt_rtl:1.0 pcie
   create_bd_intf_port -mode Slave -vlnv xilinx.com:interface:diff_clock_rtl:1.0 pcie_clock
@@ -98,7 +100,7 @@ proc on_card {} {
   ip util_ds_buf pcie_buffer CONFIG.C_BUF_TYPE IBUFDSGTE
   ip xdma xdma CONFIG.mode_selection Advanced CONFIG.pl_link_cap_max_link_width X16 \
     CONFIG.pl_link_cap_max_link_speed 8.0_GT/s CONFIG.axi_data_width 512_bit CONFIG.axilite_master_en true \
-    CONFIG.axilite_master_size 64 CONFIG.axilite_master_scale Megabytes CONFIG.xdma_num_usr_irq 1
+    CONFIG.axilite_master_size $size CONFIG.axilite_master_scale $unit CONFIG.xdma_num_usr_irq 1
   connect_bd_intf_net [get_bd_intf_ports pcie] [get_bd_intf_pins xdma/pcie_mgt]
   connect_bd_intf_net [get_bd_intf_ports pcie_clock] [get_bd_intf_pins pcie_buffer/CLK_IN_D]
   connect_bd_net [get_bd_ports pcie_resetn] [get_bd_pins xdma/sys_rst_n]

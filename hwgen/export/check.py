@@ -19,7 +19,8 @@ from hwgen.export.waves import view
 from hwgen.folders import write_file
 from hwgen.harness import RtlBoard
 from hwgen.rtl.verilate import BuildError
-from hwgen.spec import board, load
+from hwgen.spec import board
+from hwgen.spec.aperture import byte_address
 from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
@@ -135,7 +136,7 @@ def _package(folder: Path) -> tuple[Bundle, bytes, int, Pairs, Pairs]:
         bundle = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
         pages = b"".join(bytes.fromhex(line)[::-1] for line in (folder / "sim" / "pages.hex").read_text().split())
         writes, expected, counted = (_pairs(folder / "sim" / f"{name}.hex") for name in PAIRS)
-        at = 4 * load.address(BoardRegion.BOARD, BoardRegister.EPOCHS)
+        at = byte_address(BoardRegion.BOARD, BoardRegister.EPOCHS)
         epochs = [int(word) for address, word in writes if address == at]
         if len(epochs) != 1:
             raise ValueError(f"sim/writes.hex writes EPOCHS {len(epochs)} times")
@@ -165,5 +166,5 @@ def _verilog(folder: Path) -> str:
 
 def _said_otherwise(address: int) -> bool:
     """Whether a board of the same hardware may say something else there: how fast it runs, what more it can."""
-    first = 4 * load.address(BoardRegion.BOARD, BoardRegister.THREADS)
+    first = byte_address(BoardRegion.BOARD, BoardRegister.THREADS)
     return first <= address < first + 4 * len(board.CONFIGURATION)

@@ -1,7 +1,7 @@
 /* Driver of a board in C99: no allocation, no library, no operating system, one board per struct dana.
  *
- * `registers` is the AXI4-Lite slave, mapped as device memory, 64 MB of it. Pages lie in memory that the board's m_axi
- * reads; the caller puts them there, and cleans its cache where the memory is not coherent.
+ * `registers` is the AXI4-Lite slave, mapped as device memory, DANA_APERTURE bytes of it. Pages lie in memory that the
+ * board's m_axi reads; the caller puts them there, and cleans its cache where the memory is not coherent.
  *
  *   struct dana board = {.registers = mapped};
  *   if (dana_identify(&board) == DANA_OK && dana_load(&board, load_hex, load_hex_size) == DANA_OK) {

@@ -21,7 +21,6 @@ from migen import FSM, If, Mux, NextState, NextValue, Signal, log2_int
 
 LANES = 8
 """Of a cluster."""
-APERTURE = 1 << 26
 ADDRESS = ("id", "addr", "len", "size", "burst", "lock", "cache", "prot", "valid", "ready")
 
 
@@ -32,6 +31,7 @@ class DanaBoard(LiteXModule):
         folder = Path(folder)
         manifest = json.loads((folder / "manifest.json").read_text())
         config = manifest["config"]
+        self.aperture = manifest["aperture"]
         self.bus = AXILiteInterface(data_width=32, address_width=address_width)
         self.pages = AXIInterface(data_width=8 * config["link_bytes"], address_width=address_width, id_width=1)
         self.records = None
@@ -40,15 +40,18 @@ class DanaBoard(LiteXModule):
         self.ev.finalize()
         ports = {"i_clk": ClockSignal("sys"), "i_rst": ResetSignal("sys"), "o_irq": self.ev.board.trigger}
         for channel, inputs, outputs in (
-            ("aw", ("addr", "prot", "valid"), ("ready",)),
+            ("aw", ("valid",), ("ready",)),
             ("w", ("data", "strb", "valid"), ("ready",)),
             ("b", ("ready",), ("resp", "valid")),
-            ("ar", ("addr", "prot", "valid"), ("ready",)),
+            ("ar", ("valid",), ("ready",)),
             ("r", ("ready",), ("resp", "data", "valid")),
         ):
             side = getattr(self.bus, channel)
-            ports |= {f"i_s_axil_{channel}{name}": _of(side, name) for name in inputs}
-            ports |= {f"o_s_axil_{channel}{name}": _of(side, name) for name in outputs}
+            ports |= {f"i_s_axil_{channel}{name}": getattr(side, name) for name in inputs}
+            ports |= {f"o_s_axil_{channel}{name}": getattr(side, name) for name in outputs}
+        for channel in ("aw", "ar"):
+            address = getattr(self.bus, channel).addr[: log2_int(self.aperture)]
+            ports |= {f"i_s_axil_{channel}addr": address, f"i_s_axil_{channel}prot": 0}
         ports |= _reads("m_axi", self.pages)
         if config["record_depth"]:
             width = 32 * LANES * config["clusters"]
@@ -60,7 +63,7 @@ class DanaBoard(LiteXModule):
 
     def add_to(self, soc, name="dana", origin=0x90000000):
         """Connect it to the SoC: registers from `origin` on, memories as masters of the SoC's bus."""
-        soc.bus.add_slave(name, self.bus, SoCRegion(origin=origin, size=APERTURE, cached=False))
+        soc.bus.add_slave(name, self.bus, SoCRegion(origin=origin, size=self.aperture, cached=False))
         self.memories = [Reads(self.pages)]
         if self.records is not None:
             self.memories += [Reads(self.records), Writes(self.records)]
@@ -142,10 +145,6 @@ class Writes(LiteXModule):
             bus.dat_w.eq(axi.w.data),
             axi.b.resp.eq(Mux(failed, RESP_SLVERR, RESP_OKAY)),
         ]
-
-
-def _of(side, name):
-    return {"addr": lambda: side.addr[:26], "prot": lambda: 0}.get(name, lambda: getattr(side, name))()
 
 
 def _reads(bus, axi):

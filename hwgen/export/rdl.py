@@ -4,7 +4,7 @@ In: a `MachineConfig`. Out: SystemRDL.
 """
 
 from hwgen.export.address_map import Block, Word, address_map
-from hwgen.spec import board
+from hwgen.spec.aperture import aperture_bytes
 from hwgen.spec.config import MachineConfig
 
 COLUMNS = 110
@@ -24,7 +24,7 @@ def system_rdl(config: MachineConfig, name: str) -> str:
     for block in address_map(config):
         lines += _registers(block) if block.registers else _memory(block)
     # the aperture of the slave: a map ends with it
-    return "\n".join([*lines, f"}};  // {1 << board.BYTE_ADDRESS_BITS:#x} bytes", ""])
+    return "\n".join([*lines, f"}};  // {aperture_bytes(config):#x} bytes", ""])
 
 
 def _registers(block: Block) -> list[str]:

@@ -9,7 +9,9 @@ from hwgen.devices import Device
 from hwgen.export import RECORD_BASE, RECORD_IMAGE
 from hwgen.export.lint import WAIVED
 from hwgen.spec import board
+from hwgen.spec.aperture import aperture_bits, byte_address
 from hwgen.spec.bundle import Bundle, Symbol
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.registers import TABLE_WORDS, Region, Register, TableWord
 
@@ -108,11 +110,11 @@ For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLD
 
 ## Put it on a board
 
-1. Instantiate `{top}`. One clock `clk`, one synchronous reset `rst`, active high. Connect `s_axil` (AXI4-Lite, 26
-   address bits) to the processor, `m_axi` (AXI4, read only, {bits} bits of data, one identifier, bursts of {beats}
-   beats) to the memory that holds pages, `irq` (level, active high) to the interrupt controller. Reset the interconnect
-   of `m_axi` along with the board, or stop the board first (2 to COMMAND): `rst` alone, while page reads are under way,
-   leaves unexpected beats, which are dropped only while no training runs.
+1. Instantiate `{top}`. One clock `clk`, one synchronous reset `rst`, active high. Connect `s_axil` (AXI4-Lite,
+   {address_bits} address bits) to the processor, `m_axi` (AXI4, read only, {bits} bits of data, one identifier, bursts
+   of {beats} beats) to the memory that holds pages, `irq` (level, active high) to the interrupt controller. Reset the
+   interconnect of `m_axi` along with the board, or stop the board first (2 to COMMAND): `rst` alone, while page reads
+   are under way, leaves unexpected beats, which are dropped only while no training runs.
 {records}2. Check both `ID` registers, and the configuration from `THREADS` on, against `manifest.json`.
 3. Load and train as `registers.md` says: `images/load.hex` holds all writes that load the machine{filled},
    `sim/writes.hex` those that train it on the testbench's table, a byte address and a word on each line, to be written
@@ -155,7 +157,7 @@ def report(
         device=device,
         counters=counters,
         clock=config.clock_hz / 1e6,
-        values="\n".join(_value(symbol, config.lanes) for symbol in made.symbols),
+        values="\n".join(_value(symbol, config) for symbol in made.symbols),
         settings="\n".join(f"| {name} | {value} |" for name, value in config.to_json().items()),
         pages=pages,
         epochs=epochs,
@@ -165,6 +167,7 @@ def report(
         build=BUILD[device.family],
         design=", `synth/block_design.tcl` (a project for ZCU104, KV260 or U55C)" if device.family == "xcup" else "",
         bits=8 * config.link_bytes,
+        address_bits=aperture_bits(config),
         records=RECORDS.format(bits=32 * config.lanes, outstanding=config.record_depth) if config.record_depth else "",
         filled=" but for its record memory" if made.tables else "",
         tables=_tables(made, files) if made.tables else "",
@@ -177,7 +180,7 @@ def _tables(made: Bundle, files: Sequence[str]) -> str:
     lanes = made.config.lanes
     rows = []
     for k, (table, offset) in enumerate(zip(made.tables, made.table_offsets, strict=False)):
-        at = board.byte_address(Region.CONTROL, Register.TABLES + TABLE_WORDS * k + TableWord.BASE)
+        at = byte_address(Region.CONTROL, Register.TABLES + TABLE_WORDS * k + TableWord.BASE)
         begins = RECORD_BASE + offset
         rows.append(f"| {k + 1} | {table.records} | {1 << table.shift(lanes)} | {begins:#x} | {at:#x}, {at + 4:#x} |")
     return TABLES.format(
@@ -193,12 +196,13 @@ def _some(count: int, what: str) -> str:
     return f"{count} {what}{'s' if count > 1 else ''}"
 
 
-def _value(symbol: Symbol, lanes: int) -> str:
+def _value(symbol: Symbol, config: MachineConfig) -> str:
+    lanes = config.lanes
     shape = " × ".join(map(str, symbol.shape)) or "scalar"
     if symbol.table:
         rows = symbol.record_rows(lanes)
         length = f"{rows} row{'' if rows == 1 else 's'}"
         return f"| {symbol.name} | {symbol.kind} | {shape} | table {symbol.table}, row {symbol.row} | {length} |"
-    first = board.byte_address(Region.SCRATCH, symbol.row * lanes)
+    first = byte_address(Region.SCRATCH, symbol.row * config.lanes, config)
     last = first + 4 * (symbol.rows(lanes) * lanes - 1)
     return f"| {symbol.name} | {symbol.kind} | {shape} | {first:#09x} | {last:#09x} |"

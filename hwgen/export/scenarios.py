@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from hwgen.export import BASE
 from hwgen.spec import board, numerics, registers
+from hwgen.spec.aperture import aperture_bytes, byte_address, region_words
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import RESULT_LATENCY, SPECIAL_LATENCY
 from hwgen.spec.engine import Instruction, Opcode, Section
-from hwgen.spec.load import RESET, Block, Held, address, bundle_blocks, training_blocks
+from hwgen.spec.load import RESET, Block, Held, bundle_blocks, training_blocks
 from hwgen.spec.operations import Unit
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import CONFIGURATION, Control, Fault
@@ -244,7 +245,7 @@ def _sums(config: MachineConfig, *program: Instruction) -> Bundle:
 
 def _model(config: MachineConfig, number: float) -> list[Step]:
     """Both sums must be this number."""
-    return [_word(Act.READ, Region.SCRATCH, row * config.lanes, _bits(number)) for row in range(2)]
+    return [_word(Act.READ, Region.SCRATCH, row * config.lanes, _bits(number), config) for row in range(2)]
 
 
 def _bits(number: float) -> int:
@@ -296,7 +297,7 @@ def _wide(config: MachineConfig, base: int, end: int) -> Iterator[Scenario]:
     for word in (0, _bits(-0.0), 1, 1 << 30):
         holds = word << 1 & 0xFFFFFFFF != 0
         steps += [
-            _word(Act.WRITE, Region.SCRATCH, 2 * config.lanes, word),
+            _word(Act.WRITE, Region.SCRATCH, 2 * config.lanes, word, config),
             *count_epochs(2, BoardRegister.CONVERGENCE_AT, 2),
             *_ended(BoardStatus.TRAINED | (BoardStatus.CONVERGED if holds else 0)),
             _read(BoardRegister.EPOCHS_RUN, 1 if holds else 2),
@@ -363,7 +364,8 @@ def _arithmetic(config: MachineConfig, base: int) -> Scenario:
             results = OPERATIONS[op](a, b) if op.reads_b else OPERATIONS[op](a)
             at = k * rows * config.lanes
             steps += [
-                _word(Act.READ, Region.SCRATCH, at + n, int(word)) for n, word in enumerate(results.view(np.uint32))
+                _word(Act.READ, Region.SCRATCH, at + n, int(word), config)
+                for n, word in enumerate(results.view(np.uint32))
             ]
     return "operations round, overflow and flush to the bit, and give the NaN that they must", steps
 
@@ -380,8 +382,10 @@ def _stored(kind: ColumnType) -> npt.NDArray[np.generic]:
     return np.array(VALUES[kind], dtype=kind.dtype)
 
 
-def _word(act: Act, region: Region | BoardRegion, offset: int, word: int = 0) -> Step:
-    return Step(act, 4 * address(region, offset), word)
+def _word(
+    act: Act, region: Region | BoardRegion, offset: int, word: int = 0, config: MachineConfig | None = None
+) -> Step:
+    return Step(act, byte_address(region, offset, config), word)
 
 
 def _board(act: Act, register: BoardRegister, word: int = 0) -> Step:
@@ -398,7 +402,7 @@ def _read(register: BoardRegister, word: int) -> Step:
 
 def _written(blocks: Iterable[Block], instead: dict[BoardRegister, int] | None = None) -> Iterator[Step]:
     """Writes of blocks, some registers of the board with other words."""
-    other = {4 * address(BoardRegion.BOARD, register): word for register, word in (instead or {}).items()}
+    other = {byte_address(BoardRegion.BOARD, register): word for register, word in (instead or {}).items()}
     for start, words in blocks:
         for k, word in enumerate(words.ravel()):
             at = 4 * (start + k)
@@ -433,18 +437,18 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
         return list(_written(blocks, {BoardRegister[name]: word for name, word in instead.items()}))
 
     model = [
-        _word(Act.READ, Region.SCRATCH, row * config.lanes + lane, int(word))
+        _word(Act.READ, Region.SCRATCH, row * config.lanes + lane, int(word), config)
         for row, column in enumerate(small.columns)
         for lane, word in enumerate(column.type.convert(_stored(column.type)).view(np.uint32))
     ]
     busy = [
-        _word(Act.REJECTED_WRITE, Region.SCRATCH, 3, 7),
-        _word(Act.REJECTED_WRITE, Region.PROGRAM, 0, 7),
+        _word(Act.REJECTED_WRITE, Region.SCRATCH, 3, 7, config),
+        _word(Act.REJECTED_WRITE, Region.PROGRAM, 0, 7, config),
         _word(Act.REJECTED_WRITE, Region.CONTROL, Register.PAGES, 7),
         _word(Act.REJECTED_WRITE, Region.CONTROL, Register.CONTROL, RESET),
         _board(Act.REJECTED_WRITE, BoardRegister.PAGE_BASE, 7),
         _board(Act.REJECTED_WRITE, BoardRegister.EPOCHS, 7),
-        _word(Act.REJECTED_READ, Region.SCRATCH, 0),
+        _word(Act.REJECTED_READ, Region.SCRATCH, 0, config=config),
         _write(BoardRegister.COMMAND, Command.TRAIN),
         _read(BoardRegister.STATUS, BoardStatus.BUSY),
         _word(Act.READ, Region.CONTROL, Register.ID, registers.IDENTITY),
@@ -466,16 +470,13 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
             _read(BoardRegister.EPOCHS, 0x01020304),
         ],
     )
-    nowhere = 5 << registers.REGION_SHIFT + 2
     yield (
         "what has no effect is rejected",
         [
-            Step(Act.REJECTED_WRITE, nowhere, 0),
-            Step(Act.REJECTED_READ, nowhere),
-            _word(Act.REJECTED_READ, Region.PROGRAM, 0),
+            _word(Act.REJECTED_READ, Region.PROGRAM, 0, config=config),
             _word(Act.REJECTED_WRITE, BoardRegion.LOSSES, 0),
             _word(Act.REJECTED_WRITE, Region.CONTROL, Register.CONTROL, 1),
-            *_beyond(config),
+            *_missing(config),
         ],
     )
     yield (
@@ -590,9 +591,12 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
     yield "after all that the board trains as ever", [*load, *train(), *_ended(BoardStatus.TRAINED), *model]
 
 
-def _beyond(config: MachineConfig) -> list[Step]:
-    """Accesses to a row of the scratchpad behind the last one, where the map has room for it."""
-    behind = config.scratch_depth * config.lanes
-    if behind >> registers.SCRATCH_BITS:
-        return []
-    return [_word(act, Region.SCRATCH, behind) for act in (Act.REJECTED_WRITE, Act.REJECTED_READ)]
+def _missing(config: MachineConfig) -> Iterator[Step]:
+    """Accesses to the word behind each region, where the map has room for it and no other region begins there."""
+    sizes = region_words(config)
+    taken = {byte_address(region, 0, config) for region in sizes} | {aperture_bytes(config)}
+    for region, words in sizes.items():
+        behind = byte_address(region, words, config)
+        if behind not in taken:
+            yield Step(Act.REJECTED_WRITE, behind)
+            yield Step(Act.REJECTED_READ, behind)

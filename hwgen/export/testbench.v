@@ -37,8 +37,9 @@ module testbench;
   localparam PAGE_CYCLES = @PAGE_CYCLES@;  // from a page's first beat to its last, both included
   localparam QUEUE = @QUEUE@;            // bursts that a memory remembers
   localparam [63:0] BASE = 64'h@BASE@;
-  localparam [25:0] INTERRUPT_REGISTER = 26'h@INTERRUPT@;
-  localparam [25:0] CYCLES_REGISTER = 26'h@CYCLES@;  // of the training
+  localparam ADDRESS_BITS = @ADDRESS_BITS@;  // of the control bus
+  localparam [ADDRESS_BITS - 1:0] INTERRUPT_REGISTER = 'h@INTERRUPT@;
+  localparam [ADDRESS_BITS - 1:0] CYCLES_REGISTER = 'h@CYCLES@;  // of the training
 
 `ifdef RECORDS
   localparam ROW_BITS = @ROW_BITS@;
@@ -66,7 +67,7 @@ module testbench;
   reg [71:0] steps [0:STEPS - 1];        // act, address, word
   reg [DATA_BITS - 1:0] pages [0:BEATS + MORE_BEATS - 1];
 
-  reg [25:0] awaddr = 0, araddr = 0;
+  reg [ADDRESS_BITS - 1:0] awaddr = 0, araddr = 0;
   reg awvalid = 0, wvalid = 0, bready = 0, arvalid = 0, rready = 0;
   reg [31:0] wdata = 0;
   reg [3:0] wstrb = 4'hf;
@@ -342,8 +343,8 @@ module testbench;
   // The registers that a file names must hold its words.
   task compare(input [63:0] wanted);
     begin
-      read(wanted[57:32], word);
-      if (word !== wanted[31:0]) `WRONG(("%h holds %h, expected %h", wanted[57:32], word, wanted[31:0]))
+      read(wanted[32 +: ADDRESS_BITS], word);
+      if (word !== wanted[31:0]) `WRONG(("%h holds %h, expected %h", wanted[32 +: ADDRESS_BITS], word, wanted[31:0]))
     end
   endtask
 
@@ -370,7 +371,7 @@ module testbench;
     if (noise[5:3] == 3'd0) repeat (6) @(negedge clk);
   endtask
 
-  task put(input [25:0] address, input [31:0] value, input [3:0] bytes, input [1:0] response);
+  task put(input [ADDRESS_BITS - 1:0] address, input [31:0] value, input [3:0] bytes, input [1:0] response);
     begin
       awaddr = address;
       wdata = value;
@@ -390,11 +391,11 @@ module testbench;
     end
   endtask
 
-  task write(input [25:0] address, input [31:0] value);
+  task write(input [ADDRESS_BITS - 1:0] address, input [31:0] value);
     put(address, value, 4'hf, 2'b00);
   endtask
 
-  task get(input [25:0] address, input [1:0] response, output [31:0] value);
+  task get(input [ADDRESS_BITS - 1:0] address, input [1:0] response, output [31:0] value);
     begin
       araddr = address;
       arvalid = 1;
@@ -411,7 +412,7 @@ module testbench;
     end
   endtask
 
-  task read(input [25:0] address, output [31:0] value);
+  task read(input [ADDRESS_BITS - 1:0] address, output [31:0] value);
     get(address, 2'b00, value);
   endtask
 
@@ -434,34 +435,34 @@ module testbench;
   reg [31:0] most;
   task play(input [71:0] step);
     case (step[71:64])
-      WRITE: write(step[57:32], step[31:0]);
-      REJECTED_WRITE: put(step[57:32], step[31:0], 4'hf, 2'b10);
-      PARTIAL_WRITE: put(step[57:32], step[31:0], 4'h3, 2'b10);
+      WRITE: write(step[32 +: ADDRESS_BITS], step[31:0]);
+      REJECTED_WRITE: put(step[32 +: ADDRESS_BITS], step[31:0], 4'hf, 2'b10);
+      PARTIAL_WRITE: put(step[32 +: ADDRESS_BITS], step[31:0], 4'h3, 2'b10);
       READ: compare(step[63:0]);
-      REJECTED_READ: get(step[57:32], 2'b10, word);
+      REJECTED_READ: get(step[32 +: ADDRESS_BITS], 2'b10, word);
       CLEARED: begin
         waited = 0;
-        read(step[57:32], word);
+        read(step[32 +: ADDRESS_BITS], word);
         while ((word & step[31:0]) != 0 && waited < patience) begin
           waited = waited + 8;           // cycles of a read, at the least
-          read(step[57:32], word);
+          read(step[32 +: ADDRESS_BITS], word);
         end
         if ((word & step[31:0]) != 0) begin
-          `WRONG(("%h holds %h after %0d cycles", step[57:32], word, waited))
+          `WRONG(("%h holds %h after %0d cycles", step[32 +: ADDRESS_BITS], word, waited))
           give_up;
         end
       end
       REACHED: begin
         waited = 0;
-        read(step[57:32], word);
+        read(step[32 +: ADDRESS_BITS], word);
         while (word < step[31:0] && waited < patience) begin
           most = word;
           waited = waited + 8;
-          read(step[57:32], word);
+          read(step[32 +: ADDRESS_BITS], word);
           if (word > most) waited = 0;
         end
         if (word != step[31:0]) begin
-          `WRONG(("%h holds %h after %0d cycles, expected %h", step[57:32], word, waited, step[31:0]))
+          `WRONG(("%h holds %h after %0d cycles, expected %h", step[32 +: ADDRESS_BITS], word, waited, step[31:0]))
           give_up;
         end
       end
@@ -522,20 +523,20 @@ module testbench;
     repeat (8) @(negedge clk);
     rst = 0;
     @(negedge clk);
-    for (k = 0; k < LOADS; k = k + 1) write(loads[k][57:32], loads[k][31:0]);
+    for (k = 0; k < LOADS; k = k + 1) write(loads[k][32 +: ADDRESS_BITS], loads[k][31:0]);
     if ($value$plusargs("TRACE=%s", trace)) begin
       traced = 1;
       $dumpfile(trace);
       $dumpvars(5, testbench.board);     // down to clusters: their lanes would be most of a file
     end
-    for (k = 0; k < WRITES; k = k + 1) write(writes[k][57:32], writes[k][31:0]);
+    for (k = 0; k < WRITES; k = k + 1) write(writes[k][32 +: ADDRESS_BITS], writes[k][31:0]);
     patience = PATIENCE * 256 / (256 - stall);
     await_interrupt(cycles);
     write(INTERRUPT_REGISTER, 32'd1);
     for (k = 0; k < EXPECTED; k = k + 1) compare(expected[k]);
     if (stall == 0) for (k = 0; k < COUNTERS; k = k + 1) compare(counters[k]);
     read(CYCLES_REGISTER, trained[31:0]);
-    read(CYCLES_REGISTER + 26'd4, trained[63:32]);
+    read(CYCLES_REGISTER + 4, trained[63:32]);
     if (trained > cycles + SLOP || trained + SLOP < cycles)
       `WRONG(("the board says that its training took %0d cycles, it took %0d", trained, cycles))
 `ifdef RECORDS

@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 
 from hwgen.export import RECORD_BASE
-from hwgen.spec import board
+from hwgen.spec.aperture import byte_address
 from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.registers import Region
 
@@ -74,7 +74,7 @@ def _value(made: Bundle, symbol: Symbol) -> Value:
     if symbol.table:
         first = RECORD_BASE + made.table_offsets[symbol.table - 1] + 4 * symbol.row * lanes
     else:
-        first = board.byte_address(Region.SCRATCH, symbol.row * lanes)
+        first = byte_address(Region.SCRATCH, symbol.row * lanes, made.config)
     return Value(
         name=symbol.name,
         kind=symbol.kind,

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hwgen.driver import BoardError
 from hwgen.folders import create_file
 from hwgen.harness.build import build
+from hwgen.spec.aperture import aperture_bytes
 from hwgen.spec.board import part_bytes, slot_bytes
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import MASTER_LATENCY, READER_LATENCY
@@ -87,6 +88,7 @@ class RtlBoard:
             function.restype = result
             function.argtypes = arguments
         self._library = library
+        self._aperture = aperture_bytes(config)
         self._part = part_bytes(config, memory_bytes)
         self._buses = config.buses
         self._handle = library.board_new(
@@ -159,6 +161,11 @@ class RtlBoard:
         taken = ctypes.c_uint32()
         function = getattr(self._library, f"board_{what}")
         flat = words.ravel()
+        if 4 * (address + flat.size) > self._aperture:
+            raise BoardError(
+                f"a {what} of {flat.size} words from byte address {4 * address:#x} on must lie in the board's aperture "
+                f"of {self._aperture:#x} bytes"
+            )
         for first in range(0, flat.size, WORDS_AT_ONCE):
             piece = flat[first : first + WORDS_AT_ONCE]
             at = address + first

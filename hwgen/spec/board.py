@@ -1,25 +1,21 @@
 """The board's own part of the address map, which extends the machine's (`hwgen.spec.registers`), and its AXI side.
 
 A *board* is a machine between two buses: pages come through an AXI4 read master, all else goes through an AXI4-Lite
-slave, whose byte addresses are four times the word addresses of the map. The board trains alone: epoch after epoch,
+slave (`hwgen.spec.aperture`). The board trains alone: epoch after epoch,
 until the last one or until the rule's convergence test holds; then it raises its interrupt.
 """
 
 from dataclasses import fields
-from enum import IntEnum, IntFlag
+from enum import IntFlag
 
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.described import Described
-from hwgen.spec.registers import ADDRESS_BITS, REGION_SHIFT
 
 TOP = "dana_board"
 """Name of the top module."""
 
-BYTE_ADDRESS_BITS = ADDRESS_BITS + 2
-"""Width of the AXI4-Lite slave's addresses."""
-
 PAGE_ADDRESS_BITS = 64
-IDENTITY = 0xDA7AB003
+IDENTITY = 0xDA7AB004
 """Value of `BoardRegister.ID`: product and version of this map."""
 
 NOWHERE = 0xFFFFFFFF
@@ -125,11 +121,6 @@ class Command(IntFlag):
 
     TRAIN = 1
     STOP = 2
-
-
-def byte_address(region: IntEnum, word: int = 0) -> int:
-    """Address on the AXI4-Lite bus of a word of a region."""
-    return 4 * (int(region) << REGION_SHIFT | int(word))
 
 
 PAGE_BASES = (

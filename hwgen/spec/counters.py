@@ -6,7 +6,8 @@ from dataclasses import MISSING, dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.spec.registers import Register
+from hwgen.spec.aperture import address
+from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 
 UNKNOWN_PAGE = 0xFFFFFFFF
@@ -49,16 +50,16 @@ COUNTERS = {field.name: Register[field.name.upper()] for field in fields(EpochCo
 def read_counters(read: Callable[[int, int], npt.NDArray[np.uint32]], fault: Fault) -> EpochCounters:
     """The last epoch's counters, with the fault that STATUS has.
 
-    ``read`` gives so many words from a register on; region CONTROL begins the address map.
+    ``read`` gives so many words from a word address of the control bus on.
     """
 
-    def counter(first: Register) -> int:
-        low, high = read(first, 2)
-        return int(low) | int(high) << 32
+    def register(number: Register, words: int = 1) -> int:
+        read_words = read(address(Region.CONTROL, number), words)
+        return sum(int(word) << 32 * k for k, word in enumerate(read_words))
 
     return EpochCounters(
-        **{name: counter(register) for name, register in COUNTERS.items()},
+        **{name: register(first, 2) for name, first in COUNTERS.items()},
         fault=fault,
-        fault_page=int(read(Register.FAULT_PAGE, 1)[0]),
-        fault_pointer=int(read(Register.FAULT_POINTER, 1)[0]),
+        fault_page=register(Register.FAULT_PAGE),
+        fault_pointer=register(Register.FAULT_POINTER),
     )

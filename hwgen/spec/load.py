@@ -7,30 +7,23 @@ driver, testbenches and exported packages all load machines by this list; it kno
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from hwgen.spec import board, legal, registers
+from hwgen.spec.aperture import address
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
 from hwgen.spec.bundle import RECORD_BOUNDARY, Bundle, BundleError, Symbol, Words
 from hwgen.spec.columns import MAX_TABLES
 from hwgen.spec.engine import WORD_U32, Instruction, Opcode, Section
-from hwgen.spec.registers import Region, Register, TableWord
+from hwgen.spec.registers import INSTRUCTION_STRIDE, Region, Register, TableWord
 from hwgen.spec.strider import CONFIGURATION
 
 Block = tuple[int, Words]
-"""A word address and the words that are written from there on."""
+"""A word address on the control bus and the words that are written from there on."""
 
 RESET = 2
-INSTRUCTION_STRIDE = 8
-"""Words from one instruction of the engine to the next in the address map."""
-
-
-def address(region: IntEnum, offset: int = 0) -> int:
-    """Word address in the whole map."""
-    return int(region) << registers.REGION_SHIFT | int(offset)
 
 
 class Held(NamedTuple):
@@ -97,12 +90,12 @@ def _blocks(bundle: Bundle, before: Held, records: int) -> Iterator[Block]:
     config = bundle.config
     yield _register(Register.CONTROL, RESET)  # memories are written while nothing runs
     program = bundle.program_words().reshape(-1, WORD_U32)
-    yield address(Region.PROGRAM), np.pad(program, ((0, 0), (0, INSTRUCTION_STRIDE - WORD_U32))).ravel()
+    yield address(Region.PROGRAM, 0, config), np.pad(program, ((0, 0), (0, INSTRUCTION_STRIDE - WORD_U32))).ravel()
     # zeros are no instruction and no descriptor: what a damaged page leads to is a fault, not an old program
-    yield address(Region.STRIDER), _filled(bundle.strider_words(), before.strider)
+    yield address(Region.STRIDER, 0, config), _filled(bundle.strider_words(), before.strider)
     yield address(Region.CONSTANT), _filled(np.array(bundle.constants, dtype=np.uint32), CONFIGURATION)
-    yield address(Region.COLUMN), _filled(bundle.column_words(), before.columns)
-    yield address(Region.SCRATCH), _filled(bundle.image.ravel(), before.rows * config.lanes)
+    yield address(Region.COLUMN, 0, config), _filled(bundle.column_words(), before.columns)
+    yield address(Region.SCRATCH, 0, config), _filled(bundle.image.ravel(), before.rows * config.lanes)
     yield _register(Register.BATCH, bundle.batch)
     yield _register(Register.GROUP_LOG2, bundle.group.bit_length() - 1)
     yield _register(Register.TUPLE_ROWS, bundle.tuple_rows)

@@ -1,5 +1,6 @@
 """The host port's address map: 32-bit words, word addresses of 24 bits. The upper half is the scratchpad's region, the
-lower half has eight others, selected by the bits from `REGION_SHIFT` on.
+lower half has eight others, selected by the bits from `REGION_SHIFT` on. It is the same in every machine; on the
+control bus regions lie closer together (`hwgen.spec.aperture`).
 
 The port is `addr`, `write`, `wdata`, `read`, `rdata`; a read's data is there `READ_LATENCY` cycles after the cycle in
 which `read` is high. All memories are written while the machine is idle.
@@ -11,6 +12,13 @@ ADDRESS_BITS = 24
 REGION_SHIFT = 20
 SCRATCH_BITS = ADDRESS_BITS - 1
 """Of a word address in the scratchpad's region: as many words of a thread as a machine that is built can have."""
+
+REGISTERS = 256
+"""Words of a region of registers."""
+INSTRUCTION_STRIDE = 8
+"""Words from one instruction of the engine to the next."""
+NO_REGION = 5
+"""A number that no region has, nor will."""
 
 READ_LATENCY = 10
 IDENTITY = 0xDA7A0004
@@ -30,8 +38,7 @@ class Region(Described):
     COLUMN = 4, "Column descriptors, word address = 2 * descriptor + k, k = 0 first. Write only."
     SCRATCH = (
         8,
-        "Scratchpad, to the end of the map, word address = row * lanes + lane. A write goes to every thread, a read "
-        "comes from thread 0.",
+        "Scratchpad, word address = row * lanes + lane. A write goes to every thread, a read comes from thread 0.",
     )
 
 

@@ -12,7 +12,7 @@ from hwgen.driver import Board, BoardError
 from hwgen.harness import RtlMachine
 from hwgen.harness.board import RtlBoard
 from hwgen.harness.build import verilog_of
-from hwgen.spec import load
+from hwgen.spec import aperture, load
 from hwgen.spec.board import PAGE_BASES, BoardRegion, BoardRegister, BoardStatus, part_bytes, slot_bytes
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import Fault
@@ -93,12 +93,12 @@ def test_an_error_of_the_last_bus_is_the_training_s(buses: int) -> None:
     driver.load(case.bundle)
     # from one slot before its memory on
     blocks = dict(load.training_blocks(case.bundle, pages=count, epochs=1, base=rtl.pages.base, part=part))
-    last = load.address(BoardRegion.BOARD, PAGE_BASES[buses - 1])
+    last = aperture.address(BoardRegion.BOARD, PAGE_BASES[buses - 1])
     blocks[last] = blocks[last] - np.array([slot_bytes(config), 0], dtype=np.uint32)
     for address, words in blocks.items():
         rtl.write(address, words)
-    while (status := int(rtl.read(load.address(BoardRegion.BOARD, BoardRegister.STATUS), 1)[0])) & BoardStatus.BUSY:
+    while (status := int(rtl.read(aperture.address(BoardRegion.BOARD, BoardRegister.STATUS), 1)[0])) & BoardStatus.BUSY:
         rtl.wait()
     assert Fault(status >> 8 & 0xFF) is Fault.BUS
-    failed = rtl.read(load.address(BoardRegion.BOARD, BoardRegister.FAILED_PAGE), 1)
+    failed = rtl.read(aperture.address(BoardRegion.BOARD, BoardRegister.FAILED_PAGE), 1)
     assert failed.tolist() == [0]

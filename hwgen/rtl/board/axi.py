@@ -6,7 +6,7 @@ In: widths. Out: signatures. No logic. Write channels of the page bus do not exi
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.spec.board import BYTE_ADDRESS_BITS, PAGE_ADDRESS_BITS
+from hwgen.spec.board import PAGE_ADDRESS_BITS
 
 INCREMENT = 0b01
 """ARBURST of a burst over following addresses."""
@@ -71,27 +71,28 @@ def master(data_bytes: int) -> wiring.Signature:
     )
 
 
-LITE_SLAVE = wiring.Signature(
-    {
-        "awaddr": In(BYTE_ADDRESS_BITS),
-        "awprot": In(3),
-        "awvalid": In(1),
-        "awready": Out(1),
-        "wdata": In(32),
-        "wstrb": In(4),
-        "wvalid": In(1),
-        "wready": Out(1),
-        "bresp": Out(2),
-        "bvalid": Out(1),
-        "bready": In(1),
-        "araddr": In(BYTE_ADDRESS_BITS),
-        "arprot": In(3),
-        "arvalid": In(1),
-        "arready": Out(1),
-        "rdata": Out(32),
-        "rresp": Out(2),
-        "rvalid": Out(1),
-        "rready": In(1),
-    }
-)
-"""AXI4-Lite with 32-bit data."""
+def lite_slave(address_bits: int) -> wiring.Signature:
+    """AXI4-Lite with 32-bit data."""
+    return wiring.Signature(
+        {
+            "awaddr": In(address_bits),
+            "awprot": In(3),
+            "awvalid": In(1),
+            "awready": Out(1),
+            "wdata": In(32),
+            "wstrb": In(4),
+            "wvalid": In(1),
+            "wready": Out(1),
+            "bresp": Out(2),
+            "bvalid": Out(1),
+            "bready": In(1),
+            "araddr": In(address_bits),
+            "arprot": In(3),
+            "arvalid": In(1),
+            "arready": Out(1),
+            "rdata": Out(32),
+            "rresp": Out(2),
+            "rvalid": Out(1),
+            "rready": In(1),
+        }
+    )

@@ -21,6 +21,7 @@ from hwgen.rtl.interfaces import wires
 from hwgen.rtl.library import Library
 from hwgen.rtl.machine import Machine
 from hwgen.spec import board
+from hwgen.spec.aperture import aperture_bits
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE
 
@@ -29,7 +30,7 @@ def board_ports(config: MachineConfig) -> wiring.Signature:
     """The ports of a board."""
     return wiring.Signature(
         {
-            "s_axil": Out(axi.LITE_SLAVE),  # the register map
+            "s_axil": Out(axi.lite_slave(aperture_bits(config))),  # the register map
             # pages, or a stripe of each
             **{board.of_bus("m_axi", k): Out(axi.read_master(config.bus_bytes)) for k in range(config.buses)},
             **({"m_axi_records": Out(axi.master(row_bytes(config)))} if config.record_depth else {}),
@@ -50,7 +51,7 @@ class Board(wiring.Component):
         m = Module()
         config, library = self._config, self._library
         whole = library.place(machine.TOP, lambda: Machine(config, library))
-        slave = library.place("lite_slave", LiteSlave)
+        slave = library.place("lite_slave", lambda: LiteSlave(config))
         front = library.place("front", lambda: Front(config))
         loop = library.place("training_loop", TrainingLoop)
         reader = library.place("page_reader", lambda: PageReader(config))

@@ -19,7 +19,7 @@ from hwgen.spec.config import MachineConfig
 from tests.storage.schemas import attribute
 
 CONFIG = MachineConfig(
-    scratch_depth=64,
+    scratch_depth=48,
     tuple_depth=64,
     striders=2,
     strider_depth=256,

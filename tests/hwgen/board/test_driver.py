@@ -14,11 +14,10 @@ import pytest
 
 from hwgen.driver import Board, BoardError, BusHang, MachineHang, MappedPages, MappedRegisters, WrittenPages
 from hwgen.driver.board import announced
-from hwgen.driver.mapped import APERTURE
 from hwgen.driver.watch import Watch
 from hwgen.harness import RtlBoard
 from hwgen.rtl.board.board import generate
-from hwgen.spec import board, load, registers
+from hwgen.spec import aperture, board, load, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import BundleError
 from hwgen.spec.config import MachineConfig
@@ -102,7 +101,7 @@ def test_a_board_is_left_idle() -> None:
     driver.load(rule())
     with pytest.raises(BoardError, match=r"must end within 0\.0 s, but it has not; the board was stopped"):
         driver.train(table(120), epochs=1000, seconds=0.0)
-    status = load.address(BoardRegion.BOARD, BoardRegister.STATUS)
+    status = aperture.address(BoardRegion.BOARD, BoardRegister.STATUS)
     assert int(rtl.read(status, 1)[0]) == BoardStatus.STOPPED
     with pytest.raises(ValueError, match="call load first"):
         driver.train(table(120), epochs=1)
@@ -117,13 +116,13 @@ def test_a_memory_that_does_not_answer_is_named() -> None:
     """From a cycle in which pages are under way; the board trains again once it has what was owed."""
     rtl, driver = made()
     driver.load(rule())
-    timeout = load.address(BoardRegion.BOARD, BoardRegister.BUS_TIMEOUT)
+    timeout = aperture.address(BoardRegion.BOARD, BoardRegister.BUS_TIMEOUT)
     assert int(rtl.read(timeout, 1)[0]) == board.BUS_TIMEOUT
     rtl.write(timeout, np.array([5000], dtype=np.uint32))
     rtl.stall(NEVER)
     with pytest.raises(BusHang, match=r"from 0x40000000 on must answer the board within 5000 cycles, but .* 0 pages"):
         driver.train(table(120), epochs=2)
-    status = load.address(BoardRegion.BOARD, BoardRegister.STATUS)
+    status = aperture.address(BoardRegion.BOARD, BoardRegister.STATUS)
     assert int(rtl.read(status, 1)[0]) == BoardStatus.STOPPED | BoardStatus.UNANSWERED
     driver.load(rule())
     with pytest.raises(BusHang, match=r"must have answered all that the board asked for before it trains"):
@@ -136,7 +135,7 @@ def test_a_memory_that_does_not_answer_is_named() -> None:
 def test_who_stops_the_board_of_another_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     rtl, driver = made()
     driver.load(rule())
-    command = load.address(BoardRegion.BOARD, BoardRegister.COMMAND)
+    command = aperture.address(BoardRegion.BOARD, BoardRegister.COMMAND)
     monkeypatch.setattr(rtl, "wait", lambda: rtl.write(command, np.array([Command.STOP], dtype=np.uint32)))
     with pytest.raises(BoardError, match=r"must have trained to the end, but was stopped or reset from outside"):
         driver.train(table(120), epochs=1000)
@@ -147,12 +146,14 @@ def test_who_stops_the_board_of_another_is_noticed(monkeypatch: pytest.MonkeyPat
 def file_of(path: Path, config: MachineConfig) -> MappedRegisters:
     """Registers that say that they are a board's, and do nothing."""
     with path.open("wb") as file:
-        file.truncate(APERTURE)
+        file.truncate(aperture.aperture_bytes(config))
     found = MappedRegisters(path)
     words = {
-        load.address(Region.CONTROL, Register.ID): [registers.IDENTITY],
-        load.address(BoardRegion.BOARD, BoardRegister.ID): [board.IDENTITY],
-        load.address(BoardRegion.BOARD, BoardRegister.THREADS): [getattr(config, name) for name in board.CONFIGURATION],
+        aperture.address(Region.CONTROL, Register.ID): [registers.IDENTITY],
+        aperture.address(BoardRegion.BOARD, BoardRegister.ID): [board.IDENTITY],
+        aperture.address(BoardRegion.BOARD, BoardRegister.THREADS): [
+            getattr(config, name) for name in board.CONFIGURATION
+        ],
     }
     for address, values in words.items():
         found.write(address, np.array(values, dtype=np.uint32))
@@ -198,15 +199,15 @@ def test_what_cannot_be_trained_on(tmp_path: Path) -> None:
         driver.train(b"12345", epochs=1)
     with pytest.raises(ValueError, match="epochs must be 1 to"):
         driver.train(b"", epochs=0)
-    with pytest.raises(ValueError, match=r"rows must lie in 0 … 63, not 60 … 64"):
-        driver.read_rows(60, 5)
+    with pytest.raises(ValueError, match=r"rows must lie in 0 … 47, not 44 … 48"):
+        driver.read_rows(44, 5)
 
 
 def test_a_device_that_is_gone_is_not_busy(tmp_path: Path) -> None:
     path = tmp_path / "registers"
     registers = file_of(path, CONFIG)
     driver = Board(registers, MappedPages(path, base=0, size=4096))
-    registers.write(load.address(BoardRegion.BOARD, BoardRegister.STATUS), np.array([0xFFFFFFFF], dtype=np.uint32))
+    registers.write(aperture.address(BoardRegion.BOARD, BoardRegister.STATUS), np.array([0xFFFFFFFF], dtype=np.uint32))
     with pytest.raises(BoardError, match=r"STATUS must have no bits but 0xff1f, but 0xffffffff was read: is it gone\?"):
         driver.load(rule())
 
@@ -228,8 +229,8 @@ def test_losses_are_the_last_ones_the_oldest_first(tmp_path: Path) -> None:
     driver = Board(found, MappedPages(path, base=0, size=4096))
     driver.load(rule())
     for register, word in ((BoardRegister.STATUS, BoardStatus.TRAINED), (BoardRegister.EPOCHS_RUN, board.LOSSES + 2)):
-        found.write(load.address(BoardRegion.BOARD, register), np.array([word], dtype=np.uint32))
-    found.write(load.address(BoardRegion.LOSSES), np.arange(board.LOSSES, dtype=np.uint32))
+        found.write(aperture.address(BoardRegion.BOARD, register), np.array([word], dtype=np.uint32))
+    found.write(aperture.address(BoardRegion.LOSSES), np.arange(board.LOSSES, dtype=np.uint32))
     losses = driver.train(b"", epochs=1).losses.view(np.uint32)
     assert losses.tolist() == [*range(2, board.LOSSES), 0, 1]
 
@@ -245,8 +246,8 @@ def test_registers_that_are_none(tmp_path: Path) -> None:
     """A file of zeros is what a board without bitstream may look like."""
     path = tmp_path / "registers"
     with path.open("wb") as file:
-        file.truncate(APERTURE)
-    with pytest.raises(BoardError, match=r"ID of the board must be 0xda7ab003, but 0x0 was read: is the bitstream"):
+        file.truncate(aperture.aperture_bytes(CONFIG))
+    with pytest.raises(BoardError, match=r"ID of the board must be 0xda7ab004, but 0x0 was read: is the bitstream"):
         Board(MappedRegisters(path), MappedPages(path, base=0, size=4096))
     with pytest.raises(BoardError, match=r"must be open to reading, writing and mapping, but is not"):
         MappedRegisters(tmp_path / "nothing")
@@ -260,6 +261,16 @@ def test_registers_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(BoardError, match=r"must not be in use by another driver"):
         MappedRegisters(path)
     assert held.read(0, 1).tolist() == [0]
+
+
+def test_a_map_that_is_smaller_than_the_machine_s(tmp_path: Path) -> None:
+    path = tmp_path / "registers"
+    driver = Board(file_of(path, CONFIG), MappedPages(path, base=0, size=4096))
+    size = aperture.aperture_bytes(CONFIG)
+    with path.open("r+b") as file:
+        file.truncate(size // 2)
+    with pytest.raises(BoardError, match=f"{size} bytes from 0x0 on, must be open to reading, writing and mapping"):
+        driver.load(rule())
 
 
 def test_a_table_that_there_is_no_memory_for() -> None:
@@ -280,12 +291,12 @@ def test_words_and_pages_lie_where_the_map_says(tmp_path: Path) -> None:
     path = tmp_path / "device"
     offset = mmap.ALLOCATIONGRANULARITY
     with path.open("wb") as file:
-        file.truncate(offset + APERTURE)
+        file.truncate(offset + aperture.aperture_bytes(CONFIG))
     found = MappedRegisters(path, offset=offset)
-    command = load.address(BoardRegion.BOARD, BoardRegister.COMMAND)
+    command = aperture.address(BoardRegion.BOARD, BoardRegister.COMMAND)
     found.write(command, np.array([Command.STOP, 7], dtype=np.uint32))
     assert found.read(command, 2).tolist() == [2, 7]
-    at = offset + board.byte_address(BoardRegion.BOARD, BoardRegister.COMMAND)
+    at = offset + aperture.byte_address(BoardRegion.BOARD, BoardRegister.COMMAND)
     assert path.read_bytes()[at : at + 8] == bytes([2, 0, 0, 0, 7, 0, 0, 0])
     MappedPages(path, base=1 << 40, size=offset, offset=offset).write(5, memoryview(b"mapped"))
     WrittenPages(path, base=100, size=200).write(7, memoryview(b"written"))

@@ -19,9 +19,10 @@ from hwgen.export.integration import integration
 from hwgen.export.package import LOAD, _pairs
 from hwgen.export.values import described
 from hwgen.harness import RtlBoard
-from hwgen.spec import board
+from hwgen.spec import aperture
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.load import bundle_blocks
+from hwgen.spec.registers import Region
 from tests.hwgen.board.table import CONFIG, CONVERGES_BELOW, rule, simulated, table
 from tests.hwgen.board.test_driver import MANY, verilog
 
@@ -151,7 +152,7 @@ def test_the_c_driver_trains_what_the_simulator_trains(tmp_path: Path) -> None:
         found = np.array([driven.c.dana_loss(None, k) for k in range(len(wanted.losses))], dtype=np.float32)
         assert found.view(np.uint32).tolist() == wanted.losses
         rows = wanted.scratchpad[w.row : w.row + w.rows(CONFIG.lanes)]
-        address = board.byte_address(8, w.row * CONFIG.lanes)  # type: ignore[arg-type]
+        address = aperture.byte_address(Region.SCRATCH, w.row * CONFIG.lanes, CONFIG)
         np.testing.assert_array_equal(driven.values(address, rows.size).view(np.uint32), rows.ravel())
         assert driven.c.dana_cycles(None) > 0
 
@@ -241,7 +242,7 @@ def test_a_device_tree_has_the_board_where_the_block_design_puts_it(tmp_path: Pa
         '    interrupt-controller; }; };\n/include/ "driver/dana.dtsi"\n'
     )
     node = dtlib.DT(str(tree), include_path=[str(tmp_path)]).label2node["dana_board"]
-    assert node.props["reg"].to_nums() == [0, 0xA0000000, 0, 1 << board.BYTE_ADDRESS_BITS]
+    assert node.props["reg"].to_nums() == [0, 0xA0000000, 0, aperture.aperture_bytes(CONFIG)]
     assert node.props["interrupt-parent"].to_node().labels == ["gic"]
     assert node.props["memory-region"].to_node().labels == ["dana_pages"]
     assert node.props["compatible"].to_strings() == ["dana,x_dana_board", "dana,board"]

@@ -24,7 +24,7 @@ from hwgen.export import registers
 from hwgen.export.address_map import address_map, port_list
 from hwgen.export.integration import integration
 from hwgen.export.ipxact import NAMESPACES
-from hwgen.spec import board
+from hwgen.spec import aperture, board
 from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.registers import Region, Register
 from tests.hwgen.board.table import CONFIG, rule
@@ -77,7 +77,7 @@ def component(folder: Path, year: int = 2009) -> Component:
 def registers_of_the_specification() -> dict[str, int]:
     """Byte addresses."""
     named = {
-        f"{region.name}_{member.name}": board.byte_address(region, member)
+        f"{region.name}_{member.name}": aperture.byte_address(region, member)
         for region, members in ((Region.CONTROL, Register), (BoardRegion.BOARD, BoardRegister))
         for member in members
     }
@@ -99,7 +99,7 @@ def test_the_compiler_of_system_rdl_finds_every_register_at_its_address(folder: 
     assert [field.inst_name for field in at["BOARD_COMMAND"].fields()] == ["train", "stop"]
     memories = {node.inst_name: node.absolute_address for node in nodes if isinstance(node, MemNode)}
     assert memories == {
-        region.name: board.byte_address(region)
+        region.name: aperture.byte_address(region, 0, CONFIG)
         for region in (*Region, *BoardRegion)
         if region not in (Region.CONTROL, BoardRegion.BOARD)
     }
@@ -142,7 +142,11 @@ def test_a_block_design_connects_every_pin(folder: Path, name: str) -> None:
     pins, buses = design.pins()
     assert {pin for pin in pins if pin not in design.nets and pin not in design.nets.values()} == set()
     assert buses - design.buses.keys() == set()
-    assert [words for words in design.placed if "-range" in words and "64M" in words]
+    kilobytes = aperture.aperture_bytes(CONFIGS[folder.name]) >> 10
+    assert [words for words in design.placed if "-range" in words and f"{kilobytes}K" in words]
+    if name == "u55c":
+        _, bar = design.cells["xdma"]
+        assert (bar["axilite_master_size"], bar["axilite_master_scale"]) == (str(kilobytes), "Kilobytes")
     assert "validate_bd_design" in design.finished
 
 

@@ -41,11 +41,11 @@ from hwgen.export.report import BUILD
 from hwgen.export.scripts import FIT, SCRIPTS
 from hwgen.export.synthesis import PLACED_BY, WEIGHTS
 from hwgen.spec import board
+from hwgen.spec.aperture import byte_address
 from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import WORD_U32
-from hwgen.spec.load import address
 from hwgen.spec.registers import Region
 from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
@@ -126,7 +126,8 @@ def test_the_image_is_what_the_register_map_says(folder: Path) -> None:
     made = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
     words = {int(line[:8], 16): int(line[8:], 16) for line in (folder / "images" / "load.hex").read_text().split()}
     for instruction, row in enumerate(made.program_words().reshape(-1, WORD_U32)):
-        assert [words[4 * address(Region.PROGRAM, 8 * instruction + k)] for k in range(WORD_U32)] == list(row)
+        held = [words.pop(byte_address(Region.PROGRAM, 8 * instruction + k, made.config)) for k in range(8)]
+        assert held == [*row, 0, 0]
     constants = np.array(made.constants, np.uint32)
     for region, image, size in (
         (Region.STRIDER, made.strider_words(), made.config.strider_depth),
@@ -134,9 +135,10 @@ def test_the_image_is_what_the_register_map_says(folder: Path) -> None:
         (Region.COLUMN, made.column_words(), 2 * made.config.descriptor_depth),
         (Region.SCRATCH, made.image.ravel(), made.image.size),
     ):
-        held = [words.pop(4 * address(region, k)) for k in range(size)]
+        held = [words.pop(byte_address(region, k, made.config)) for k in range(size)]
         assert held == [*image, *[0] * (size - image.size)]
-        assert 4 * address(region, size) not in words
+    # nothing else but registers
+    assert max(words) < byte_address(Region.CONSTANT)
 
 
 def test_an_older_package_goes_but_for_what_somebody_changed(folder: Path, tmp_path: Path) -> None:
@@ -153,6 +155,13 @@ def test_an_older_package_goes_but_for_what_somebody_changed(folder: Path, tmp_p
     assert (into / "synth" / "vivado.tcl").exists()
 
 
+def in_scratchpad(folder: Path, addresses: list[int]) -> list[int]:
+    """Those of byte addresses that are the scratchpad's."""
+    config = MachineConfig(**json.loads((folder / MANIFEST).read_text())["config"])
+    first = byte_address(Region.SCRATCH, 0, config)
+    return [at for at in addresses if first <= at < first + 4 * config.scratch_depth * config.lanes]
+
+
 def test_the_report_says_where_the_models_are(folder: Path) -> None:
     """At the addresses at which the testbench finds them, and nowhere else but in lanes beyond a vector's end."""
     report = (folder / "REPORT.md").read_text()
@@ -160,7 +169,7 @@ def test_the_report_says_where_the_models_are(folder: Path) -> None:
     assert {"w", "b"} <= {name for name, _, _ in rows}
     said = {word for _, first, last in rows for word in range(int(first, 16), int(last, 16) + 4, 4)}
     expected = [int(line[:8], 16) for line in (folder / "sim" / "expected.hex").read_text().split()]
-    found = {word for word in expected if word >= 4 * address(Region.SCRATCH)}
+    found = set(in_scratchpad(folder, expected))
     assert {int(first, 16) for _, first, _ in rows} <= found <= said
 
 
@@ -391,10 +400,10 @@ def test_a_training_that_does_not_end_is_given_up_soon(folder: Path, monkeypatch
     monkeypatch.setenv("PYTHON", sys.executable)
     writes, sim = folder / "sim" / "writes.hex", folder / "sim"
     text = writes.read_text()
-    at = f"{4 * address(BoardRegion.BOARD, BoardRegister.EPOCHS):08x}"
-    assert text.count(at) == 1
+    at = f"{byte_address(BoardRegion.BOARD, BoardRegister.EPOCHS):08x}"
+    assert len(re.findall(f"^{at}", text, re.MULTILINE)) == 1
     passed = run(["sh", "verilator.sh"], sim)
-    writes.write_text(re.sub(f"{at}.*", f"{at}ffffffff", text))
+    writes.write_text(re.sub(f"^{at}.*", f"{at}ffffffff", text, flags=re.MULTILINE))
     try:
         said = run(["verilated/testbench"], sim)
     finally:
@@ -454,7 +463,7 @@ def test_what_lies_beyond_a_vectors_end_is_not_compared(tmp_path: Path, monkeypa
     (tmp_path / "padded.py").write_text(PADDED)
     assert main(["hdl", str(tmp_path / "padded.py"), *ARGUMENTS[2:], "-o", str(tmp_path / "made")]) == OK
     words = [int(line[:8], 16) for line in (tmp_path / "made" / "sim" / "expected.hex").read_text().split()]
-    assert sum(word >= 4 * address(Region.SCRATCH) for word in words) == 10 + 2 * 10 + 8
+    assert len(in_scratchpad(tmp_path / "made", words)) == 10 + 2 * 10 + 8
     assert "PASS" in run(["sh", "icarus.sh"], tmp_path / "made" / "sim")
 
 

@@ -31,19 +31,17 @@ class Fault:
 
 FAULTS = {
     "a timeout of 0 is one": Fault(
-        "training_loop", r"= (\| settings_bus_timeout);", "1'b1", r"1800008 holds 00000011, expected 00000001"
+        "training_loop", r"= (\| settings_bus_timeout);", "1'b1", r"\b0*8 holds 00000011, expected 00000001"
     ),
     "the high word of a page's address is ignored": Fault(
         "page_reader", r"if \(\\begin \) begin\s+\S+ += (base\[63:13\]);", "{32'd0, base[31:13]}", "outside the pages"
     ),
-    "RRESP is ignored": Fault("dana_board", r"\.bus_rresp\((m_axi_rresp)\)", "2'b00", "1800008 holds 00000002, expec"),
+    "RRESP is ignored": Fault("dana_board", r"\.bus_rresp\((m_axi_rresp)\)", "2'b00", r"\b0*8 holds 00000002, expec"),
     "a stop has no effect": Fault("training_loop", r"= (stop & busy);", "1'b0", r"holds 00000001 after \d+ cycles"),
-    "it is written while it trains": Fault("front", r"= (\S+ +& busy);", "1'b0", "write to 2\\w+ is answered with 0"),
-    "parts of words are written": Fault(
-        "lite_slave", r"= (bus_wstrb == 4'hf);", "1'b1", "to 1800014 is answered with 0"
-    ),
+    "it is written while it trains": Fault("front", r"= (\S+ +& busy);", "1'b0", "write to \\w+ is answered with 0"),
+    "parts of words are written": Fault("lite_slave", r"= (bus_wstrb == 4'hf);", "1'b1", "to 0*14 is answered with 0"),
     "a column may leave its page": Fault(
-        "access.intake", r"assign outside = (.*);", "1'b0", "1800008 holds 00000002, expected 00000100"
+        "access.intake", r"assign outside = (.*);", "1'b0", r"\b0*8 holds 00000002, expected 00000100"
     ),
     "the interrupt is always enabled": Fault(
         "front", r"assign irq = (_enabled & _pending);", "_pending", "the interrupt's line is 1, expected 0"
@@ -64,32 +62,32 @@ FAULTS = {
         "training_loop", r"= (cycles \+ 1'h1);", "cycles + 2'h2", "says that its training took"
     ),
     "a silent memory is not noticed": Fault("dana_board", r"\.silent\((silent)\)", "1'b0", "no interrupt in"),
-    "a start finds answers owed": Fault("front", r"= (\S+ \| owed);", "no_slots_1", "to 1800004 is answered with 0"),
+    "a start finds answers owed": Fault("front", r"= (\S+ \| owed);", "no_slots_1", "to 0*4 is answered with 0"),
     "the reader does not wait for PAGES_READY": Fault(
         "page_reader",
         r"= (\\\$\d+  & \\\$\d+ );\s+assign \\\$\d+  = ~ bus__arvalid;",
         "1'b0",
-        r"180002c holds 0000000[1-6]",
+        r"\b0*2c holds 0000000[1-6]",
     ),
     "the reader is a page ahead of PAGES_READY": Fault(
-        "page_reader", r"= (ready == taken);", "ready + 1'b1 == taken", "180002c holds"
+        "page_reader", r"= (ready == taken);", "ready + 1'b1 == taken", r"\b0*2c holds"
     ),
     "the first burst of a page does not wait": Fault(
-        "page_reader", r"= (~ waiting_1);", "~ (waiting_1 & burst)", r"2\w+ holds \w+, expected"
+        "page_reader", r"= (~ waiting_1);", "~ (waiting_1 & burst)", r"\w+ holds \w+, expected"
     ),
     "the ring has one slot more": Fault("page_reader", r"= (slot == last_slot_1);", "slot > last_slot_1", "holds"),
-    "a sum that is a tie is rounded up": Fault("lane.add", r"= (\\\$\d+ \[4\] \| \\\$\d+ );", "1'b1", r"2\w+ holds"),
+    "a sum that is a tie is rounded up": Fault("lane.add", r"= (\\\$\d+ \[4\] \| \\\$\d+ );", "1'b1", r"\w+ holds"),
     "a sum beyond the range is the largest number": Fault(
         "lane.add", r"\[30:0\] = (31'h7f800000);", "31'h7f7fffff", r"holds 7f7fffff, expected 7f800000"
     ),
     "a sum's NaN is negative": Fault("lane.add", r"= (32'd2143289344);", "32'hffc00000", "holds ffc00000, expected 7f"),
     "a product that is a tie is rounded up": Fault(
-        "lane.multiply", r"= (\\stage_\S+ \[1\] \| \\stage_\S+ );", "1'b1", r"2\w+ holds"
+        "lane.multiply", r"= (\\stage_\S+ \[1\] \| \\stage_\S+ );", "1'b1", r"\w+ holds"
     ),
     "a product below the smallest normal number is not 0": Fault(
-        "lane.multiply", r"= (\$signed\(\S+ \[32:23\]\) < \$signed\(2'h1\));", "1'b0", r"2\w+ holds"
+        "lane.multiply", r"= (\$signed\(\S+ \[32:23\]\) < \$signed\(2'h1\));", "1'b0", r"\w+ holds"
     ),
-    "a quotient is cut": Fault("special.divide", r"\[0\] \| (\\stage_\S+ );", "1'b0", r"2\w+ holds"),
+    "a quotient is cut": Fault("special.divide", r"\[0\] \| (\\stage_\S+ );", "1'b0", r"\w+ holds"),
     "a page's number carries into 16 bits": Fault(
         "page_reader",
         r"= (number \+ 1'h1);",
@@ -109,46 +107,46 @@ FAULTS = {
         "page_reader", r"(ready == taken)\)\);", "ready[15:0] == taken[15:0]", "no interrupt in"
     ),
     "the failed page has 8 bits": Fault(
-        "front", r"= (failed_page) & ", "failed_page[7:0]", "1800040 holds 00000002, expected 00000102", long=True
+        "front", r"= (failed_page) & ", "failed_page[7:0]", r"\b0*40 holds 00000002, expected 00000102", long=True
     ),
     "the last failed page is kept": Fault(
-        "page_reader", r"= (~ failed);", "1'b1", "1800040 holds 00000103, expected 00000102", long=True
+        "page_reader", r"= (~ failed);", "1'b1", r"\b0*40 holds 00000103, expected 00000102", long=True
     ),
     "epochs are compared in 8 bits": Fault(
         "training_loop",
         r"= (\S+ +>= settings_epochs);",
         "epochs_run[7:0] + 8'd1 >= settings_epochs[7:0]",
-        "1800018 holds 00000002 after",
+        r"\b0*18 holds 00000002 after",
         long=True,
     ),
     "losses of 16 epochs are kept": Fault(
         "training_loop",
         r"assign loss_epoch = (epochs_run\[9:0\]);",
         "{6'd0, epochs_run[3:0]}",
-        "1c00000 holds",
+        r"\b0*1000 holds",
         long=True,
     ),
     "losses of 512 epochs are kept": Fault(
         "training_loop",
         r"assign loss_epoch = .*(epochs_run\[9:0\])\);",
         "{1'd0, epochs_run[8:0]}",
-        "1c00000 holds",
+        r"\b0*1000 holds",
         long=True,
     ),
     "a convergence of -0 holds": Fault(
-        "training_loop", r"= (\| port_rdata\[30:0\]);", "| port_rdata", "1800008 holds 00000006, expected 00000002"
+        "training_loop", r"= (\| port_rdata\[30:0\]);", "| port_rdata", r"\b0*8 holds 00000006, expected 00000002"
     ),
     "a small convergence does not hold": Fault(
         "training_loop",
         r"(\| port_rdata\[30:0\])\);",
         "| port_rdata[30:23]",
-        "1800008 holds 00000002, expected 00000006",
+        r"\b0*8 holds 00000002, expected 00000006",
     ),
     "a fault has 7 bits": Fault(
         "training_loop",
         r"= (\| port_rdata\[15:8\]);",
         "| port_rdata[14:8]",
-        "1800008 holds 00000002, expected 00008000",
+        r"\b0*8 holds 00000002, expected 00008000",
     ),
     "a timeout is compared in 31 bits": Fault(
         "training_loop",

@@ -11,7 +11,7 @@ import pytest
 
 from hwgen.export import registers
 from hwgen.export.address_map import address_map
-from hwgen.spec import board
+from hwgen.spec import aperture, board
 from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.described import Described
 from hwgen.spec.registers import Region, Register
@@ -22,11 +22,11 @@ def test_the_header_has_every_register_at_its_address() -> None:
     text = registers.header(rule())
     defined = dict(re.findall(r"#define DANA_(\w+) (0x[0-9a-f]+)u", text))
     for register in Register:
-        assert int(defined[register.name], 16) == board.byte_address(Region.CONTROL, register)
+        assert int(defined[register.name], 16) == aperture.byte_address(Region.CONTROL, register)
     for own in BoardRegister:
-        assert int(defined[f"BOARD_{own.name}"], 16) == board.byte_address(BoardRegion.BOARD, own)
+        assert int(defined[f"BOARD_{own.name}"], 16) == aperture.byte_address(BoardRegion.BOARD, own)
     for k, name in enumerate(board.CONFIGURATION):
-        at = board.byte_address(BoardRegion.BOARD, BoardRegister.THREADS + k)
+        at = aperture.byte_address(BoardRegion.BOARD, BoardRegister.THREADS + k)
         assert int(defined[f"BOARD_{name.upper()}"], 16) == at
     lines = [line for line in text.splitlines() if line.startswith("#define") and " 0x" in line]
     assert len(lines) == len(defined)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from hwgen.rtl.board import axi
 from hwgen.rtl.board.lite import LiteSlave
-from hwgen.spec.board import BYTE_ADDRESS_BITS
-from hwgen.spec.registers import ADDRESS_BITS
+from hwgen.spec.aperture import aperture_bits, region_bits, region_words, starts
+from hwgen.spec.registers import ADDRESS_BITS, NO_REGION, REGION_SHIFT
+from tests.hwgen.board.table import CONFIG
 from tests.hwgen.formal.proof import check
 
+BITS = aperture_bits(CONFIG)
 SLOWEST = {"write": 3, "read": 4}
 """Cycles from a request's last part to its answer, but for those in which the inside keeps an access waiting: one to
 begin, one to carry it out, and what an access of the other kind takes that is before it."""
@@ -32,24 +34,27 @@ class Requests(wiring.Component):
         The slave is told that its answers are taken at once, which the master does not know of: a fault.
     slowest
         See `SLOWEST`.
+    shifted
+        How far what lies in no region is from where it belongs: a fault, if it is not 0.
     """
 
-    def __init__(self, *, hurried: bool = False, slowest: dict[str, int] = SLOWEST) -> None:
+    def __init__(self, *, hurried: bool = False, slowest: dict[str, int] = SLOWEST, shifted: int = 0) -> None:
         self._hurried = hurried
+        self._shifted = shifted
         self._slowest = slowest
         super().__init__(
             {
-                "awvalid": In(1), "awaddr": In(BYTE_ADDRESS_BITS), "wvalid": In(1), "wdata": In(32), "wstrb": In(4),
-                "arvalid": In(1), "araddr": In(BYTE_ADDRESS_BITS), "bready": In(1), "rready": In(1),
+                "awvalid": In(1), "awaddr": In(BITS), "wvalid": In(1), "wdata": In(32), "wstrb": In(4),
+                "arvalid": In(1), "araddr": In(BITS), "bready": In(1), "rready": In(1),
                 "done": In(1), "refused": In(1), "rdata": In(32),
                 "has_address": In(1), "has_word": In(1), "has_read": In(1),
-                "write_address": In(ADDRESS_BITS), "read_address": In(ADDRESS_BITS), "whole": In(1),
+                "write_address": In(BITS - 2), "read_address": In(BITS - 2), "whole": In(1),
             }
         )  # fmt: skip
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.slave = slave = LiteSlave()
+        m.submodules.slave = slave = LiteSlave(CONFIG)
         bus, access = slave.bus, slave.access
         m.d.comb += [
             *(getattr(bus, name).eq(getattr(self, name)) for name in ("awvalid", "awaddr", "wvalid", "wdata", "wstrb")),
@@ -84,11 +89,20 @@ class Requests(wiring.Component):
         m.d.comb += Cover(covered.all() & bus.bvalid)
         return m
 
+    def _inside(self, address: Value) -> Value:
+        """The address in the host port's map of a word of the bus."""
+        sizes = {region: 1 << region_bits(words) for region, words in region_words(CONFIG).items()}
+        found: Value = Const((NO_REGION + self._shifted) << REGION_SHIFT, ADDRESS_BITS)
+        for region, start in starts(sizes).items():
+            within = (address >= start) & (address < start + sizes[region])
+            found = Mux(within, (region << REGION_SHIFT) + address - start, found)
+        return found
+
     def _write(self, m: Module, slave: LiteSlave, carried: Value) -> Value:
         """A request has two parts, and is one when both are there; returns whether an answer is taken."""
         bus, access = slave.bus, slave.access
         has_address, has_word, was_carried = Signal(), Signal(), Signal()
-        address, word, strobes, response = Signal(ADDRESS_BITS), Signal(32), Signal(4), Signal(2)
+        address, word, strobes, response = Signal(BITS - 2), Signal(32), Signal(4), Signal(2)
         with m.If(bus.awvalid & bus.awready):
             m.d.sync += [has_address.eq(1), address.eq(bus.awaddr[2:])]
             m.d.comb += Assert(~has_address)
@@ -99,7 +113,7 @@ class Requests(wiring.Component):
         with m.If(asks):
             m.d.comb += [
                 Assert(has_address & has_word & (strobes == axi.ALL_BYTES) & ~was_carried),
-                Assert((access.address == address) & (access.wdata == word)),
+                Assert((access.address == self._inside(address)) & (access.wdata == word)),
             ]
         with m.If(carried):
             m.d.sync += [was_carried.eq(1), response.eq(Mux(self.refused, axi.REFUSED, axi.OKAY))]
@@ -129,12 +143,12 @@ class Requests(wiring.Component):
     def _read(self, m: Module, slave: LiteSlave, carried: Value) -> Value:
         bus, access = slave.bus, slave.access
         pending, was_carried = Signal(), Signal()
-        address, found, response = Signal(ADDRESS_BITS), Signal(32), Signal(2)
+        address, found, response = Signal(BITS - 2), Signal(32), Signal(2)
         with m.If(bus.arvalid & bus.arready):
             m.d.sync += [pending.eq(1), address.eq(bus.araddr[2:])]
             m.d.comb += Assert(~pending)
         with m.If(access.valid & ~access.write):
-            m.d.comb += Assert(pending & ~was_carried & (access.address == address))
+            m.d.comb += Assert(pending & ~was_carried & (access.address == self._inside(address)))
         with m.If(carried):
             m.d.sync += [
                 was_carried.eq(1),
@@ -186,6 +200,11 @@ def test_an_answer_that_nobody_took_is_noticed(tmp_path: Path) -> None:
     """The proof can fail: of a slave that takes an answer away before the master has it, it does."""
     with pytest.raises(AssertionError, match=r"Assert failed"):
         check(Requests(hurried=True), cycles=12, folder=tmp_path, probes=PROBES)
+
+
+def test_an_access_to_no_region_that_reaches_one_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"Assert failed"):
+        check(Requests(shifted=1), cycles=12, folder=tmp_path, probes=PROBES)
 
 
 @pytest.mark.parametrize("name", ["write", "read"])

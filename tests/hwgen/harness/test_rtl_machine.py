@@ -21,7 +21,7 @@ from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.driver import BoardError, MachineHang
 from hwgen.harness import RtlMachine
-from hwgen.spec import cycles, load, registers
+from hwgen.spec import aperture, cycles, load, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import ConfigError, MachineConfig
@@ -77,7 +77,7 @@ def test_a_stop_wins_over_a_start_before_it(later: int) -> None:
     pages = table(3)
     for machine in (rtl, simulator):
         machine.load(rule())
-    status, command = (load.address(BoardRegion.BOARD, k) for k in (BoardRegister.STATUS, BoardRegister.COMMAND))
+    status, command = (aperture.address(BoardRegion.BOARD, k) for k in (BoardRegister.STATUS, BoardRegister.COMMAND))
     for address, words in load.training_blocks(rule(), pages=1, epochs=9, base=rtl.rtl.pages.base):
         rtl.rtl.write(address, words)
     for _ in range(later):
@@ -238,14 +238,14 @@ def test_a_signal_ends_a_training_and_leaves_the_board_idle() -> None:
             machine.run_epoch(table(5))
     finally:
         signal.signal(signal.SIGALRM, before)
-    status = machine.rtl.read(load.address(BoardRegion.BOARD, BoardRegister.STATUS), 1)[0]
+    status = machine.rtl.read(aperture.address(BoardRegion.BOARD, BoardRegister.STATUS), 1)[0]
     assert status == BoardStatus.STOPPED
     machine.load(rule())
     assert machine.run_epoch(table(5)).tuples == 5
 
 
 def test_registers_that_the_driver_does_not_read() -> None:
-    words = RtlMachine(CONFIG).rtl.read(load.address(Region.CONTROL), 0x30)
+    words = RtlMachine(CONFIG).rtl.read(aperture.address(Region.CONTROL), 0x30)
     assert words[Register.ID] == registers.IDENTITY
     assert not words[0x30 - 4 :].any()
 
@@ -273,8 +273,13 @@ def test_what_cannot_be_is_refused() -> None:
         machine.write_rows(0, np.zeros((2, 3), dtype=np.uint32))
     with pytest.raises(ValueError, match="rows must lie in 0 … 255, not 255 … 256"):
         machine.read_rows(255, 2)
-    with pytest.raises(BoardError, match=r"a write of byte address 0x4 must be .* the board said SLVERR"):
-        machine.rtl.write(load.address(Region.CONTROL, Register.CONTROL) - 1, np.ones(2, dtype=np.uint32))
+    last = aperture.aperture_bytes(CONFIG) // 4 - 1
+    with pytest.raises(
+        BoardError, match=rf"a read of 2 words from byte address {4 * last:#x} on must lie in the board"
+    ):
+        machine.rtl.read(last, 2)
+    with pytest.raises(BoardError, match=r"a write of byte address 0x404 must be .* the board said SLVERR"):
+        machine.rtl.write(aperture.address(Region.CONTROL, Register.CONTROL) - 1, np.ones(2, dtype=np.uint32))
     with pytest.raises(ConfigError, match="hardware has a scratch_depth of at most 65536 with 128 lanes"):
         MachineConfig(clusters=16, scratch_depth=1 << 17).require_hardware()
 

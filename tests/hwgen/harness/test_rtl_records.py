@@ -13,7 +13,7 @@ from dana.simulator import Simulator
 from hwgen.driver import Board, BoardError
 from hwgen.harness import RtlBoard, RtlMachine
 from hwgen.harness.build import verilog_of
-from hwgen.spec import load
+from hwgen.spec import aperture, load
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Table
 from hwgen.spec.columns import ColumnType
@@ -194,7 +194,7 @@ def test_a_record_that_the_bus_refuses_is_a_fault_of_the_bus() -> None:
     machine = RtlMachine(CONFIG)
     one, _ = numbered(1.0, 1.0)
     begun(one, 8, machine)
-    far = load.address(Region.CONTROL, Register.TABLES + TABLE_WORDS + TableWord.BASE)
+    far = aperture.address(Region.CONTROL, Register.TABLES + TABLE_WORDS + TableWord.BASE)
     machine.rtl.write(far, np.array([0x100_0000, 1], dtype=np.uint32))
     found = machine.run_epoch(b"".join(one.pages))
     assert (found.fault, found.fault_page) == (Fault.BUS, UNKNOWN_PAGE)
@@ -206,7 +206,7 @@ def test_stopped_in_the_middle() -> None:
     machine = RtlMachine(CONFIG, stall_seed=9)
     rng = random.Random(10)
     one = made(rng, CONFIG, (Table(records=50, rows=4),), (Watch(1, True),), count=300, group=8)
-    status, command = (load.address(BoardRegion.BOARD, k) for k in (BoardRegister.STATUS, BoardRegister.COMMAND))
+    status, command = (aperture.address(BoardRegion.BOARD, k) for k in (BoardRegister.STATUS, BoardRegister.COMMAND))
     for later in range(scaled(40)):
         begun(one, 11, machine)
         machine.rtl.stall([0, 128][later % 2], later)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hwgen.spec import load
+from hwgen.spec import aperture, load
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.load import Held
 from hwgen.spec.registers import Region
@@ -44,7 +44,8 @@ def test_nothing_stays_of_what_memories_held() -> None:
 
     def sizes(before: Held | None) -> list[int]:
         blocks = dict(load.bundle_blocks(bundle, before=before))
-        return [blocks[load.address(region)].size for region in (Region.STRIDER, Region.COLUMN, Region.SCRATCH)]
+        regions = (Region.STRIDER, Region.COLUMN, Region.SCRATCH)
+        return [blocks[aperture.address(region, 0, CONFIG)].size for region in regions]
 
     assert sizes(Held()) == sizes(own) == [own.strider, own.columns, IMAGE.size]
     assert sizes(None) == [CONFIG.strider_depth, 2 * CONFIG.descriptor_depth, IMAGE.size]
