@@ -110,6 +110,7 @@ def header() -> str:
         "COMMAND": (link.COMMAND, "of the leader"),
         "ANSWER": (link.ANSWER, "of a follower"),
         "MERGES": (link.MERGES, "what a follower merged"),
+        "ALIVE": (link.ALIVE, "all of it: a follower is at work"),
     }
     defined = "".join(f"#define DANA_{name} {value} /* {says} */\n" for name, (value, says) in numbers.items())
     messages = "".join(f"#define DANA_PART_{k} '{value.decode()}' /* {says} */\n" for k, (value, says) in kinds.items())

@@ -20,7 +20,7 @@ from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from dana.cluster.shards import CANCEL_TIMEOUT, Shard, ShardError
-from dana.worker.link import ANSWER, COMMAND, INTRODUCTION, MERGES, listed
+from dana.worker.link import ALIVE, ANSWER, COMMAND, INTRODUCTION, MERGES, listed
 
 Introduction = Mapping[str, Any]
 """What the leader has decided about the columns before the parts begin: classes, features, preprocess."""
@@ -63,7 +63,7 @@ class _Peer:
     pgconn: PGconn = field(init=False)
     _lost: _Lost = field(init=False, repr=False)
     heard: float = 0.0
-    """When it last sent anything."""
+    """When its last message was complete."""
     unread: bool = False
     """Whether libpq has read what may be a message while something else was waited for, which no poll reports."""
     result: PGresult | None = None
@@ -77,7 +77,6 @@ class _Peer:
         with self._lost:
             self.pgconn.send_query(statement.encode())
             self._flush()
-        self.heard = time.monotonic()
         result = self._result()
         if result is None or result.status != ExecStatus.COPY_BOTH:
             raise self._error("the extension there does not train in parts", "0A000")
@@ -89,13 +88,20 @@ class _Peer:
 
     def _flush(self) -> None:
         """Hand over all that was sent: a server that was stopped takes no more than its buffers hold."""
+        until = self._deadline()
         while self.pgconn.flush():
-            self._wait(select.POLLIN | select.POLLOUT)
+            self._wait(select.POLLIN | select.POLLOUT, until)
 
-    def _wait(self, events: int) -> None:
+    def _deadline(self) -> float | None:
+        return None if self.shard is None else time.monotonic() + self.shard.timeout
+
+    def _wait(self, events: int, until: float | None) -> None:
         ready = select.poll()
         ready.register(self.pgconn.socket, events)
-        if not ready.poll(None if self.shard is None else 1000 * self.shard.timeout):
+        left = None if until is None else until - time.monotonic()
+        if left is None:
+            ready.poll()
+        elif left <= 0 or not ready.poll(1000 * left):
             raise self._silent()
         self.pgconn.consume_input()
         self.unread = True
@@ -106,7 +112,6 @@ class _Peer:
 
     def read(self) -> None:
         """Have libpq read what has come; it may be a message."""
-        self.heard = time.monotonic()
         with self._lost:
             self.pgconn.consume_input()
 
@@ -118,9 +123,10 @@ class _Peer:
                 count, data = self.pgconn.get_copy_data(1)
             if count == 0:
                 return
+            self.heard = time.monotonic()
             if count < 0:
                 self._end()
-            elif count > 1 or len(data):
+            elif data != ALIVE:
                 yield bytes(data)
 
     def _end(self) -> None:
@@ -138,9 +144,10 @@ class _Peer:
 
     def _next(self) -> PGresult | None:
         """The next result. libpq's own wait has no deadline, and no Ctrl-C ends it."""
+        until = self._deadline()
         with self._lost:
             while self.pgconn.is_busy():
-                self._wait(select.POLLIN)
+                self._wait(select.POLLIN, until)
             return self.pgconn.get_result()
 
     def _result(self) -> PGresult | None:
@@ -171,9 +178,10 @@ class _Peer:
                 if result.status == ExecStatus.COPY_BOTH:
                     self.pgconn.put_copy_end(b"another part failed")
                     self._flush()
+                until = self._deadline()
                 while result.status in COPYING and (count := self.pgconn.get_copy_data(1)[0]) >= 0:
                     if count == 0:
-                        self._wait(select.POLLIN)
+                        self._wait(select.POLLIN, until)
 
 
 def relay(
@@ -283,11 +291,10 @@ class _Relay:
                 self._take(one, peers, found)
             if len(found) == len(peers):
                 return found
+            self._check_alive([one for one in peers if one not in found])
             ready = [self._peers[descriptor] for descriptor, _ in self._poll.poll(LOOK_MS)]
             for one in ready:
                 one.read()
-            if not ready:
-                self._check_alive([one for one in peers if one not in found])
 
     def _take(self, one: _Peer, peers: Sequence[_Peer], found: dict[_Peer, bytes | None]) -> None:
         """Take what libpq has read of a peer."""

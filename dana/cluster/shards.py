@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import select
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -163,7 +164,7 @@ class Shard:
     server
         Host, port and database, for messages; no password.
     timeout
-        Seconds to wait for a message.
+        Seconds to wait for a message, or for the whole answer to a statement.
     path
         The user's search_path. Our statements run without it, because operators that other roles created in its
         schemas would run with the user's rights.
@@ -245,11 +246,12 @@ class Shard:
     def _copied(self) -> Iterator[memoryview]:
         pgconn, header = self.session.pgconn, len(HEADER)
         self._result()
+        until = self._deadline()
         while True:
             with self._lost():
                 count, data = pgconn.get_copy_data(1)
             if count == 0:
-                self._wait()
+                self._wait(until)
             elif count < 0:
                 while self._result() is not None:
                     pass
@@ -258,6 +260,7 @@ class Shard:
                 row, header = data[header:], 0
                 if row and row != TRAILER:
                     yield row
+                until = self._deadline()
 
     def rows(self, query: str, *values: object) -> list[list[Any]]:
         """The rows of a query, as JSON has them; its values are in the place of ``{}``."""
@@ -280,9 +283,9 @@ class Shard:
 
     def _result(self) -> PGresult | None:
         """The next result of the statement, if it has one more; an error of the server is raised."""
-        pgconn = self.session.pgconn
+        pgconn, until = self.session.pgconn, self._deadline()
         while pgconn.is_busy():
-            self._wait()
+            self._wait(until)
         with self._lost():
             result = pgconn.get_result()
         if result is not None and result.status == ExecStatus.FATAL_ERROR:
@@ -291,11 +294,15 @@ class Shard:
             raise ShardError(self, message.decode(errors="replace"), "08006" if state is None else state.decode())
         return result
 
-    def _wait(self) -> None:
-        """Wait for a message: a process that was stopped sends none, and its connection stays."""
+    def _deadline(self) -> float:
+        return time.monotonic() + self.timeout
+
+    def _wait(self, until: float) -> None:
+        """Wait for more of a message: a process that was stopped sends none, and its connection stays."""
         ready = select.poll()
         ready.register(self.session.pgconn.socket, select.POLLIN)
-        if not ready.poll(1000 * self.timeout):
+        left = until - time.monotonic()
+        if left <= 0 or not ready.poll(1000 * left):
             raise ShardError(self, f"no message within {self.timeout:g} s", "08006")
         with self._lost():
             self.session.pgconn.consume_input()

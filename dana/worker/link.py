@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dana.trainer.contract import TrainRequest
 from dana.worker.protocol import Channel, ProtocolError
 
-INTRODUCTION, COMMAND, ANSWER, MERGES = b"I", b"C", b"A", b"M"
-"""What a message is: the columns of the leader, a command of it, a follower's answer, what a follower merged."""
+INTRODUCTION, COMMAND, ANSWER, MERGES, ALIVE = b"I", b"C", b"A", b"M", b"L"
+"""What a message is: the columns of the leader, a command of it, a follower's answer, what a follower merged; that a
+follower is at work, which is all of the message."""
 
 LENGTH = 8
 """Bytes of the length before each of several answers; little-endian."""

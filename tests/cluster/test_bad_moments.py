@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -20,16 +21,17 @@ from tests.cluster.conftest import add, everywhere, fetched, folder, left
 from tests.postgres.cluster import answers
 from tests.servers import MAJORS
 
+Change = Callable[[bytes, int], bytes | Sequence[bytes] | None]
+"""Of what the server sends, and how much it has sent before: what arrives, in several pieces with a time between them;
+None ends the connection."""
+
 
 @contextmanager
-def proxy(dsn: str, change: Callable[[bytes, int], bytes | None]) -> Iterator[tuple[str, str]]:
-    """Host and port of a network to a server: ``change`` has what the server sends, and how much it has sent before.
-
-    None ends the connection.
-    """
+def proxy(dsn: str, change: Change) -> Iterator[tuple[str, str]]:
+    """Host and port of a network to a server that changes what the server sends."""
     ends: list[socket.socket] = []
 
-    def forward(source: socket.socket, target: socket.socket, change: Callable[[bytes, int], bytes | None]) -> None:
+    def forward(source: socket.socket, target: socket.socket, change: Change) -> None:
         before = 0
         with suppress(OSError):
             while data := source.recv(1 << 16):
@@ -37,7 +39,9 @@ def proxy(dsn: str, change: Callable[[bytes, int], bytes | None]) -> Iterator[tu
                 before += len(data)
                 if changed is None:
                     break
-                target.sendall(changed)
+                for piece in [changed] if isinstance(changed, bytes) else changed:
+                    target.sendall(piece)
+                    time.sleep(0 if isinstance(changed, bytes) else 0.2)
         for end in (source, target):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -92,6 +96,21 @@ def flood(data: bytes, before: int) -> bytes:
     return data if at < 4 else data[: at - 4] + b"\x3f\xff\xff\xff" + bytes((1 << 30) - 1)
 
 
+class Trickle:
+    """From a message on, one byte after the other."""
+
+    def __init__(self, begins: bytes = b"PGCOPY") -> None:
+        self.begins, self.began = re.compile(begins, re.DOTALL), False
+
+    def __call__(self, data: bytes, before: int) -> bytes | list[bytes]:
+        self.began = self.began or self.begins.search(data) is not None
+        return [data[i : i + 1] for i in range(len(data))] if self.began else data
+
+
+MERGES = rb"d\0\0..M"
+"""What a part of a training merged."""
+
+
 def turned(data: bytes, before: int) -> bytes:
     return data if before < 50_000 else bytes(data[:64]) + bytes(each ^ 0xFF for each in data[64:])
 
@@ -120,13 +139,14 @@ def busy(shards: list[str]) -> bool:
     [
         (quiet, r"no message within 0\.5 s"),
         (cut, "server closed the connection unexpectedly"),
+        (Trickle(), r"no message within 0\.5 s"),
         (long, r"no message within 0\.5 s"),
         (Silent(), r"no answer within 0\.5 s"),
         (turned, "lost synchronization|has no pages|no message within|corrupt"),
     ],
 )
 def test_a_shard_that_fails_on_the_way_is_named_and_nothing_is_left(
-    parent: psycopg.Connection, shards: list[str], change: Callable[[bytes, int], bytes | None], message: str
+    parent: psycopg.Connection, shards: list[str], change: Change, message: str
 ) -> None:
     with proxy(shards[1], change) as (host, port):
         add(parent, 2, host, port)

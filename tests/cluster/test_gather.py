@@ -22,6 +22,7 @@ from dana.cluster.gather import create_like
 from dana.cluster.shards import Column, Look, ShardError, opened
 from dana.errors import UsageError
 from tests.cluster.conftest import everywhere, fetched
+from tests.cluster.test_bad_moments import Trickle, proxy
 from tests.scale import scaled
 
 # shards of 9,000, 3,000 and 0 rows; sorted by the label; with holes
@@ -276,6 +277,16 @@ def test_a_shard_that_fails_is_named_and_nothing_is_left(
             time.sleep(0.01)
     finally:
         everywhere(shards, UNDO)
+
+
+@pytest.mark.parametrize("begins", [b"PGCOPY", b'"search_path"|"path"'], ids=["pages", "an answer"])
+def test_a_shard_that_sends_a_byte_at_a_time_is_named(db: Connection, shards: list[str], begins: bytes) -> None:
+    everywhere(shards, ROWS)
+    with proxy(shards[1], Trickle(begins)) as (host, port):
+        trickling = make_conninfo(shards[1], host=host, port=port)
+        with pytest.raises(ShardError, match=r"shard 2 \(host=127.*\): no message within 0\.5 s") as failed:
+            db.gather("rows", [shards[0], trickling, shards[2]], timeout=0.5)
+    assert failed.value.sqlstate == "08006"
 
 
 def killed(dsn: str, trainer: int, driver: bool) -> None:

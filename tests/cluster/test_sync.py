@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from dana import rules
 from dana.cli.entry import main
@@ -25,6 +26,7 @@ from dana.cluster.train import _Rows
 from dana.errors import UsageError
 from dana.session.notices import ServerWarning
 from tests.cluster.conftest import everywhere
+from tests.cluster.test_bad_moments import MERGES, Trickle, proxy
 from tests.cluster.test_gather import fetched
 from tests.scale import scaled
 
@@ -411,6 +413,14 @@ def test_a_shard_that_fails_in_a_training_is_named(
     for dsn in shards:
         while training_backends(dsn):  # a cancel is not waited for
             time.sleep(0.01)
+
+
+def test_a_shard_that_sends_a_byte_at_a_time_is_named(db: Connection, shards: list[str]) -> None:
+    filled(shards, 64, 64, 64)
+    with proxy(shards[1], Trickle(MERGES)) as (host, port):
+        parts = [shards[0], make_conninfo(shards[1], host=host, port=port), shards[2]]
+        with pytest.raises(ShardError, match=r"shard 2 \(host=127.*\): no message within 3 s"):
+            db.train("linear_svm", "rows", shards=parts, sync="batch", label="y", timeout=3)
 
 
 def test_a_shard_that_was_stopped_takes_no_long_message(db: Connection, shards: list[str]) -> None:

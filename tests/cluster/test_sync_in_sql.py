@@ -12,13 +12,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
 from dana.cli.entry import main
 from dana.client.connection import Connection
 from dana.session.notices import ServerNotice, ServerWarning
 from tests.cluster.conftest import everywhere, fetched, left
-from tests.cluster.test_bad_moments import proxy
+from tests.cluster.test_bad_moments import MERGES, Trickle, proxy
 from tests.cluster.test_sync import CITIES, cancel, filled, parameters, stop, terminate, training_backends, wake
 
 MAPPED = "SELECT dana_train('{rule}', 'rows', '{model}', {options})"
@@ -403,6 +404,17 @@ def test_a_shard_that_fails_is_named_and_nothing_remains(
     for dsn in shards:
         while training_backends(dsn):  # it ends with its next message
             time.sleep(0.01)
+
+
+def test_a_shard_that_sends_a_byte_at_a_time_is_named(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 64, 64, 64)
+    map_rows(mapped)
+    mapped.session.execute("SET dana.shard_timeout = '3s'")
+    with proxy(shards[1], Trickle(MERGES)) as (host, port):
+        through = make_conninfo(shards[1], host=host, port=port)
+        mapped.session.execute("UPDATE dana.shard SET conninfo = %s WHERE shard = 2", (through,))
+        with pytest.raises(psycopg.Error, match=r"shard 2 \(public\.rows on .*127.*\): no message within 3 s"):
+            mapped.session.execute(LONG)
 
 
 @pytest.mark.parametrize("how", ["cancel", pytest.param("timeout", marks=pytest.mark.exhaustive)])

@@ -42,22 +42,25 @@ typedef struct handing
 static int
 receive(dana_shard *shard, char **message)
 {
+	const TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), shard->timeout);
+
 	for (;;)
 	{
-		int length = dana_shard_receive(shard, message);
-		int events;
+		const int length = dana_shard_receive(shard, message);
+		long	  left;
 
 		if (length != 0)
 			return length;
-		events = WaitLatchOrSocket(MyLatch, WL_SOCKET_READABLE | WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								   shard->socket, shard->timeout, PG_WAIT_EXTENSION);
-		if (events & WL_LATCH_SET)
+		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+		if (left == 0)
+			dana_shard_error(ERRCODE_CONNECTION_FAILURE, shard, "no message within %g s", shard->timeout / 1000.0);
+		if (WaitLatchOrSocket(MyLatch, WL_SOCKET_READABLE | WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							  shard->socket, left, PG_WAIT_EXTENSION) &
+			WL_LATCH_SET)
 		{
 			ResetLatch(MyLatch);
 			CHECK_FOR_INTERRUPTS();
 		}
-		if (events & WL_TIMEOUT)
-			dana_shard_error(ERRCODE_CONNECTION_FAILURE, shard, "no message within %g s", shard->timeout / 1000.0);
 	}
 }
 

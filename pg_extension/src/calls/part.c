@@ -70,7 +70,7 @@ wait_for_client(unsigned char *type)
 	}
 }
 
-/* Sends an empty message, at most once in ALIVE_MS */
+/* Shows that it is at work, at most once in ALIVE_MS; libpq would hide an empty message from the relay */
 static void
 say_alive(void)
 {
@@ -81,6 +81,7 @@ say_alive(void)
 		return;
 	said = GetCurrentTimestamp();
 	pq_beginmessage(&message, 'd');
+	pq_sendbyte(&message, DANA_PART_ALIVE);
 	pq_endmessage(&message);
 	(void)pq_flush_if_writable();
 }

@@ -56,9 +56,9 @@ report(int i, const char *text, int length)
 				"%s: %s", shard->label, dana_plain(dana_json_string(said, "message"), MAX_REPORT));
 }
 
-/* Takes a shard's next message, if it has come */
+/* Takes a shard's next message, if it has come, and those before it that are for this session alone */
 static void
-take(int i)
+take(int i, TimestampTz *heard)
 {
 	dana_shard *shard = &relay->shards[i];
 
@@ -66,9 +66,13 @@ take(int i)
 	{
 		const int length = relay->lengths[i] = dana_shard_receive(shard, &relay->messages[i]);
 
-		if (length <= 0 || relay->messages[i][0] != DANA_PART_NOTICE)
+		if (length <= 0)
 			return;
-		report(i, relay->messages[i] + 1, length - 1);
+		*heard = GetCurrentTimestamp();
+		if (relay->messages[i][0] == DANA_PART_NOTICE)
+			report(i, relay->messages[i] + 1, length - 1);
+		else if (relay->messages[i][0] != DANA_PART_ALIVE)
+			return;
 	}
 }
 
@@ -80,11 +84,12 @@ collect(void)
 	int			  *waited = palloc(sizeof *waited * relay->count);
 	bool		  *speaks = palloc(sizeof *speaks * relay->count);
 	TimestampTz	  *heard = palloc(sizeof *heard * relay->count);
+	TimestampTz	   now = GetCurrentTimestamp();
 	int			   shown = 0;
 
 	for (int i = 0; i < relay->count; i++)
 	{
-		heard[i] = GetCurrentTimestamp();
+		heard[i] = now;
 		/* its socket is known once it was read; then it has answered before, and answers only what it was told since */
 		speaks[i] = relay->lengths[i] == 0;
 		if (relay->lengths[i] > 0)
@@ -92,17 +97,20 @@ collect(void)
 	}
 	for (;;)
 	{
-		int			missing = 0, found;
-		TimestampTz now;
+		int missing = 0, found;
 
 		for (int i = 0; i < relay->count; i++)
 		{
+			const dana_shard *shard = &relay->shards[i];
+
 			if (relay->lengths[i] == 0 && speaks[i])
-				take(i);
+				take(i, &heard[i]);
 			if (relay->lengths[i] != 0)
 				continue;
+			if (TimestampDifferenceExceeds(heard[i], now, shard->timeout))
+				dana_shard_error(ERRCODE_CONNECTION_FAILURE, shard, "no message within %g s", shard->timeout / 1000.0);
 			waited[missing] = i;
-			ready[missing++] = (struct pollfd){.fd = relay->shards[i].socket, .events = POLLIN};
+			ready[missing++] = (struct pollfd){.fd = shard->socket, .events = POLLIN};
 		}
 		if (missing == 0)
 			break;
@@ -117,17 +125,9 @@ collect(void)
 		if (ready[missing].revents != 0 && dana_channel_speaks())
 			return false;
 		now = GetCurrentTimestamp();
+		/* libpq may have read more than it was asked for */
 		for (int k = 0; k < missing; k++)
-		{
-			const dana_shard *shard = &relay->shards[waited[k]];
-
-			/* libpq may have read more than it was asked for */
 			speaks[waited[k]] = found <= 0 || ready[k].revents != 0;
-			if (found > 0 && ready[k].revents != 0)
-				heard[waited[k]] = now;
-			else if (TimestampDifferenceExceeds(heard[waited[k]], now, shard->timeout))
-				dana_shard_error(ERRCODE_CONNECTION_FAILURE, shard, "no message within %g s", shard->timeout / 1000.0);
-		}
 	}
 	if (shown != 0)
 		dana_progress_set(DANA_PROGRESS_SHARD, 0);

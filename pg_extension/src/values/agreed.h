@@ -16,6 +16,7 @@
 #define DANA_PART_COMMAND 'C' /* of the leader */
 #define DANA_PART_ANSWER 'A' /* of a follower */
 #define DANA_PART_MERGES 'M' /* what a follower merged */
+#define DANA_PART_ALIVE 'L' /* all of it: a follower is at work */
 
 /* Options of the leader alone; those that need all rows at one server, and what for */
 #define DANA_LEADERS "model", "warm_start_from", "test_size", "test_by", "test_after", "validation_size", "early_stopping"
