@@ -97,14 +97,16 @@ def flood(data: bytes, before: int) -> bytes:
 
 
 class Trickle:
-    """From a message on, one byte after the other."""
+    """After what a message begins with, one byte after the other."""
 
     def __init__(self, begins: bytes = b"PGCOPY") -> None:
         self.begins, self.began = re.compile(begins, re.DOTALL), False
 
     def __call__(self, data: bytes, before: int) -> bytes | list[bytes]:
-        self.began = self.began or self.begins.search(data) is not None
-        return [data[i : i + 1] for i in range(len(data))] if self.began else data
+        found = None if self.began else self.begins.search(data)
+        self.began = self.began or found is not None
+        at = 0 if found is None else found.end()
+        return [data[:at], *(data[i : i + 1] for i in range(at, len(data)))] if self.began else data
 
 
 MERGES = rb"d\0\0..M"
