@@ -75,7 +75,7 @@ SURELY = 1.05
 AS_FAST = 0.05
 """Fraction of a tuple's cycles that a smaller division unit may cost."""
 
-MAX_STRIDERS = 16
+MAX_STRIDERS = 32
 MAX_QUEUE = 1024
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -102,12 +101,10 @@ def test_a_batch_of_the_whole_table_is_rated_by_its_rounds() -> None:
     found = count_cost(plan_of(binding.graph), bundle)
     assert (bundle.batch, found.rounds, found.chain) == (WHOLE_EPOCH, 1, 0)
     pages = sample_pages(schema, page_size=bundle.config.page_size)
-    # with Striders enough: the machine's own are the fewest that cost little
-    fast = replace(bundle, config=replace(bundle.config, striders=2 * bundle.config.striders))
-    assert found.per_tuple == pytest.approx(measure_cycles(fast, pages).per_tuple, rel=0.005)
+    assert found.per_tuple == pytest.approx(measure_cycles(bundle, pages).per_tuple, rel=0.005)
     assert sum(found.kinds.values()) == pytest.approx(found.per_tuple)
     # scalars over lanes: 1.56 without
-    assert found.ratio <= 1.25
+    assert found.ratio <= 1.22
 
 
 @pytest.mark.parametrize(("source", "batch"), [(PLAIN_SGD, 1), (LOGISTIC, 64), (FACTORS, 4)])
