@@ -100,7 +100,8 @@ class _Peer:
         ready.register(self.pgconn.socket, events)
         left = None if until is None else until - time.monotonic()
         if left is None:
-            ready.poll()
+            while not ready.poll(LOOK_MS):  # a signal that another thread got is handled between two waits
+                pass
         elif left <= 0 or not ready.poll(1000 * left):
             raise self._silent()
         self.pgconn.consume_input()
