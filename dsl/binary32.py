@@ -15,10 +15,16 @@ OVERFLOW = 2.0**128
 _BINARY32 = struct.Struct("<f")
 
 
-def round32(number: float) -> float:
+BITS = 24
+"""Significant bits of a binary32."""
+NARROW_BITS = 8
+"""Significant bits of a bfloat16, which has binary32's exponents."""
+
+
+def round32(number: float, bits: int = BITS) -> float:
     """Return `number` rounded to binary32, to nearest even; too large gives infinity, subnormals give zero.
 
-    Tininess is judged after rounding to 24 bits with unbounded exponent.
+    With `bits` 8 it is rounded to bfloat16. Tininess is judged after rounding, with unbounded exponent.
     """
     if math.isnan(number):
         return math.nan
@@ -28,9 +34,9 @@ def round32(number: float) -> float:
     if abs(number) >= OVERFLOW:
         return math.copysign(math.inf, number)
     mantissa, exponent = math.frexp(number)
-    # 24 bits with the implicit one; round() goes to even at a half, as IEEE 754's roundTiesToEven
-    rounded = math.ldexp(round(math.ldexp(mantissa, 24)), exponent - 24)
-    # what lies above the largest binary32 number, 2**128 - 2**104, by half a unit or more rounds up to 2**128
+    # bits with the implicit one; round() goes to even at a half, as IEEE 754's roundTiesToEven
+    rounded = math.ldexp(round(math.ldexp(mantissa, bits)), exponent - bits)
+    # what lies above the largest number by half a unit or more rounds up to 2**128
     if abs(rounded) >= OVERFLOW:
         return math.copysign(math.inf, number)
     return rounded if abs(rounded) >= SMALLEST_NORMAL else math.copysign(0.0, number)

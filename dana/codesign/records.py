@@ -38,7 +38,7 @@ def start_of(symbol: Symbol) -> Init:
     """How a model in a table starts."""
     start = symbol.start
     assert start is not None, "only models in tables have one"
-    return Init(kind=InitKind(start.kind), first=start.first, second=start.second, seed=start.seed)
+    return Init(kind=InitKind(start.kind), first=start.first, second=start.second, seed=start.seed, narrow=start.narrow)
 
 
 def start_rows(bundle: Bundle, table: int, first: int, count: int) -> NDArray[np.uint32]:

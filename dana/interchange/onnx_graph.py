@@ -21,7 +21,7 @@ import numpy as np
 from dana.errors import SetupError, UsageError
 from dana.extras import install_command
 from dana.interchange.onnx_columns import encode, null_texts
-from dana.interchange.onnx_nodes import DOUBLE, FLOAT, INT64, ML, NULL_INTEGER, STRING, Nodes
+from dana.interchange.onnx_nodes import BFLOAT16, DOUBLE, FLOAT, INT64, ML, NULL_INTEGER, STRING, Nodes
 from dana.interchange.stored import Floats, StoredModel
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
 from dana.predictor.program import Instruction
@@ -45,7 +45,7 @@ COMPARED = {
     Op.GE: "GreaterOrEqual",
     Op.EQ: "Equal",
 }
-SEVERAL = COMPARISONS | {Op.WHERE, Op.GAUSSIAN, Op.SINPI, Op.COPYSIGN}
+SEVERAL = COMPARISONS | {Op.WHERE, Op.GAUSSIAN, Op.SINPI, Op.COPYSIGN, Op.BFLOAT16}
 """Operations that are more than one operator; every other that is elementwise is the one of its name."""
 
 VECTORS = {"probability": "probabilities"}
@@ -210,6 +210,8 @@ class _Graph:
             minus = self._node("Less", self._node("Where", at_zero, reciprocal, values[1]), zero)
             size = self._node("Abs", values[0])
             return self._node("Where", minus, self._node("Neg", size), size)
+        if code is Op.BFLOAT16:
+            return self._node("Cast", self._node("Cast", values[0], to=BFLOAT16), to=FLOAT)
         if code is Op.SINPI:
             # Mod keeps the argument small: Sin of a large product with pi would lose its digits
             two, pi = (self._floats(np.full((1, 1, 1, 1), value, np.float32)) for value in (2, np.pi))

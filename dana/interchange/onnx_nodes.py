@@ -21,6 +21,7 @@ FLOAT = 1  # onnx.TensorProto.FLOAT
 INT64 = 7  # onnx.TensorProto.INT64
 STRING = 8  # onnx.TensorProto.STRING
 DOUBLE = 11  # onnx.TensorProto.DOUBLE
+BFLOAT16 = 16  # onnx.TensorProto.BFLOAT16
 
 ML = "ai.onnx.ml"
 """The domain of the operators of classical machine learning."""

@@ -77,6 +77,8 @@ def operation(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.V
         values = [values[0], builder.select(ordered, values[1], _all(typ, 0.0))]
     if op in INTRINSICS:
         return _intrinsic(builder, op, values)
+    if op is Op.BFLOAT16:
+        return _bfloat16(builder, values[0])
     if op not in ARITHMETIC:
         raise Unsupported(f"it has the operation {op.value}, for which no instruction is known")
     result = getattr(builder, ARITHMETIC[op])(*values)
@@ -98,6 +100,23 @@ def by_mode() -> bool:
 def flushed(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """A subnormal becomes the zero of its sign."""
     return _without_tiny(builder, value, value, LEAST)
+
+
+def _bfloat16(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """The value, rounded to bfloat16; see `hwgen.spec.numerics.bfloat16`."""
+    typ = value.type
+    whole = ir.VectorType(I32, typ.count) if isinstance(typ, ir.VectorType) else I32
+
+    def number(bits: int) -> ir.Constant:
+        return ir.Constant(whole, [I32(bits)] * typ.count if isinstance(typ, ir.VectorType) else bits)
+
+    # also where the processor flushes: these are integers, and a value may come from a page
+    bits = builder.bitcast(flushed(builder, value), whole)
+    odd = builder.and_(builder.lshr(bits, number(16)), number(1))
+    rounded = builder.and_(builder.add(bits, builder.add(odd, number(0x7FFF))), number(0xFFFF0000))
+    # the carry could make a number of a NaN
+    ordered = builder.fcmp_ordered("==", value, value)
+    return builder.select(ordered, builder.bitcast(rounded, typ), value)
 
 
 def _without_tiny(builder: ir.IRBuilder, value: ir.Value, compared: ir.Value, least: float) -> ir.Value:

@@ -4,6 +4,7 @@ from dana.language.names import Operand, Value, not_in_rule
 
 __all__ = [
     "abs",
+    "bfloat16",
     "ceil",
     "copysign",
     "exp",
@@ -58,6 +59,11 @@ def log(value: Operand) -> Value:
 def abs(value: Operand) -> Value:
     """For each element a: magnitude."""
     not_in_rule("abs")
+
+
+def bfloat16(value: Operand) -> Value:
+    """For each element a: a rounded to bfloat16, 8 significant bits: to nearest, ties to even."""
+    not_in_rule("bfloat16")
 
 
 def floor(value: Operand) -> Value:

@@ -61,6 +61,7 @@ class TrainableRule(Rule):
         patience: int | None = None,
         tolerance: float | None = None,
         standardize: bool | None = None,
+        precision: str | None = None,
         shuffle: bool | None = None,
         seed: int | None = None,
     ) -> Trained:
@@ -74,7 +75,7 @@ class TrainableRule(Rule):
             Values to start from; the others, states among them, start as the rule says.
         machine
             ``sim``, ``interp`` or ``rtl``: the same bits.
-        epochs, class_weight, design, patience, tolerance, standardize, shuffle, seed
+        epochs, class_weight, design, patience, tolerance, standardize, precision, shuffle, seed
             As for ``dana_train``; patience 0 runs all epochs.
 
         Returns
@@ -116,6 +117,7 @@ class TrainableRule(Rule):
             machine=machine,
             design=design,
             standardize=standardize,
+            precision=precision,
             weight=None if weight is None or graph.weight is None else str(graph.weight.name),
             class_weight=class_weight,
             shuffle=shuffle,

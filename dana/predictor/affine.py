@@ -119,6 +119,8 @@ class _Followed:
             return np.asarray(np.sum(values[0], axis=1, keepdims=True))
         if code is Op.NEG:
             return -values[0]
+        if code is Op.BFLOAT16:  # a coefficient says nothing of rounding
+            return values[0]
         if code not in (Op.ADD, Op.SUB, Op.MUL, Op.DIV):
             return None
         a, b = (np.broadcast_to(value, (*instruction.extents, value.shape[-1])) for value in values)

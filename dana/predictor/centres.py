@@ -21,9 +21,14 @@ ROUNDED = 1e-4
 ten-thousandth of its standard error."""
 
 
-def is_coarse(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return whether binary32 rounds columns by more than `ROUNDED` of their deviation."""
-    return np.asarray(np.abs(mean) / EXACT > ROUNDED * deviation)
+NARROW_EXACT, NARROW_ROUNDED = 2.0**8, 0.02
+"""The same for bfloat16: an error in a feature that makes its coefficient smaller by less than a thousandth."""
+
+
+def is_coarse(mean: NDArray[np.float64], deviation: NDArray[np.float64], *, narrow: bool = False) -> NDArray[np.bool_]:
+    """Return whether binary32, or bfloat16 with `narrow`, rounds columns by more than `ROUNDED` of their deviation."""
+    exact, rounded = (NARROW_EXACT, NARROW_ROUNDED) if narrow else (EXACT, ROUNDED)
+    return np.asarray(np.abs(mean) / exact > rounded * deviation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from dana.codesign.default import default_bundle, default_results
 from dana.codesign.device import bundle_for
 from dana.codesign.fitting import on_pages
 from dana.compiler.binding.columns import Binding
+from dana.compiler.binding.precision import BINARY32, is_narrow
 from dana.compiler.binding.weights import class_weights_name
 from dana.compiler.passes import Results
 from dana.errors import UsageError
@@ -145,6 +146,8 @@ class Design:
         Model that holds the class weights, or None.
     statistics
         Models that are initialised with column statistics.
+    narrow
+        Names of the models that are numbers of bfloat16.
     loss_text
         Graph of the loss as a function of a prediction and a label, without weights, or None (`dana.trainer.losses`).
     predictor
@@ -165,6 +168,7 @@ class Design:
     predicts: str
     class_weights: str | None
     statistics: tuple[Statistic, ...]
+    narrow: tuple[str, ...]
     loss_text: str | None
     predictor: bytes | None
     # shared by the trainings of a cached design; it does not make two designs differ
@@ -196,6 +200,7 @@ class Design:
                 **facts,
                 "features": tuple(facts["features"]),
                 "labels": tuple(facts["labels"]),
+                "narrow": tuple(facts["narrow"]),
                 "statistics": tuple(statistics),
                 "predictor": None if predictor is None else base64.b64decode(predictor),
             },
@@ -346,6 +351,7 @@ def compile_design(
         predicts=prediction_kind(binding.graph),
         class_weights=class_weights_name(graph) if request.class_weight is not None else None,
         statistics=statistics_of(graph),
+        narrow=tuple(sorted(bound.narrow_models)),
         loss_text=None if loss is None else graph_text(loss),
         predictor=None if bound.prediction is None else encode_predictor(bound),
     )
@@ -398,8 +404,19 @@ def rule_graph(request: TrainRequest) -> Graph:
     ------
     RuleError
         The text is not a valid rule.
+    UsageError
+        The rule cannot be trained with the precision of the request.
     """
-    return graph_of(request.text, request.rule)
+    rule = rule_of(request.text, request.rule)
+    solvers = SOLVERS.intersection(rule.checked.optimizers) if is_narrow(request.precision) else ()
+    if solvers:
+        raise UsageError(
+            f"rule {request.rule!r} takes steps of {' and '.join(sorted(solvers))}, which converge only if models are "
+            f"{BINARY32}: precision must not be {request.precision!r}",
+            hint="Choose a rule that goes by batches, such as linear_svm, mlp or lrmf, or let the rule minimise its "
+            "loss by dana.optimizers.momentum or adam.",
+        )
+    return rule.hdfg
 
 
 def default_metas(graph: Graph) -> dict[str, float]:
@@ -440,6 +457,11 @@ def check_hyper(request: TrainRequest, notify: Notify) -> None:
                 hint="Give a larger batch.",
             )
         )
+
+
+CONJUGATE = "conjugate_gradients"
+SOLVERS = frozenset({CONJUGATE, "proximal_gradients"})
+"""Names of the optimizers that take one step in each pass, after a first pass that finds the direction."""
 
 
 @lru_cache(maxsize=8)  # a training parses its rule several times
@@ -551,6 +573,7 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], l
         request.label,
         request.weight,
         request.class_weight is not None,
+        request.precision,
         # metas are absent: their values are written over the image when a training starts
         sorted(on_pages(request.design, request.relation.page_size).items()),
         request.device,

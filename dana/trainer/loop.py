@@ -27,7 +27,7 @@ from dana.trainer.contract import (
     Validation,
 )
 from dana.trainer.data.clusters import start_centres
-from dana.trainer.designs import rule_of
+from dana.trainer.designs import CONJUGATE, rule_of
 from dana.trainer.likelihoods import WEAK, penalty_of
 from dana.trainer.messages.notices import diverged_error, skipped_notice
 from dana.trainer.messages.page_errors import nulls_error
@@ -36,7 +36,7 @@ from dana.trainer.passes import Passes, opened
 from dana.trainer.stopping import PATIENCE, TOLERANCE, Stopping
 from dana.trainer.summary import Summary, summarise, with_summary
 from dana.trainer.verdict import Ended, report
-from dana.trainer.warm import CONJUGATE, remembered
+from dana.trainer.warm import remembered
 
 MARGIN = 0.01
 """Relative excess over the best loss up to which a later model is kept. The training loss is measured while the models

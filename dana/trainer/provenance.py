@@ -28,6 +28,11 @@ def provenance(request: TrainRequest, metas: Json, dims: Json) -> Json:
     return {"rule": digest_of(request.text), "metas": dict(metas), "dims": dict(dims)}
 
 
+def precision_metadata(request: TrainRequest) -> Json:
+    """Return the member of the metadata of a model about its precision."""
+    return {} if request.precision is None else {"precision": request.precision}
+
+
 def machine_provenance(request: TrainRequest, design: Design) -> Json:
     """Return the further members of a compiled run: its inputs and the digest of its Bundle."""
     relation = request.relation
@@ -41,6 +46,7 @@ def machine_provenance(request: TrainRequest, design: Design) -> Json:
         "used": [positions[name] for name in (*design.features, *design.labels, *_named(request.weight))],
         "weight": request.weight,
         "class_weight": request.class_weight,
+        "precision": request.precision,
     }
 
 
@@ -77,6 +83,7 @@ def recorded_request(*, rule: str, text: str, relation: str, design: Mapping[str
         design=design["asked"],
         weight=design["weight"],
         class_weight=design["class_weight"],
+        precision=design.get("precision"),  # runs of earlier versions have none
     )
 
 

@@ -51,13 +51,14 @@ from dana.trainer.machine import NO_MEMORY, Machine, read_symbol, write_symbol
 from dana.trainer.messages.notices import check_finite, notify_chosen_again, notify_crossed, notify_simulated
 from dana.trainer.messages.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.trainer.metas import meta_values
-from dana.trainer.provenance import machine_provenance, provenance
+from dana.trainer.provenance import machine_provenance, precision_metadata, provenance
 from dana.trainer.starts import write_starts
 from dana.trainer.warm import warm_values
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import parse_graph
 from hwgen.spec.bundle import WHOLE_EPOCH, Symbol
 from hwgen.spec.counters import EpochCounters
+from hwgen.spec.numerics import bfloat16
 from hwgen.spec.strider import Fault
 
 
@@ -339,6 +340,7 @@ class MachineTraining(Judged):
                 "predicts": self._design.predicts,
                 **_minimised(self._design.loss_text, tuple(sorted(self._metas.items()))),
                 **weight_metadata(self._request),
+                **precision_metadata(self._request),
                 **order_metadata(self.order),
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
                 "batch": "all" if self.whole_table else self._bundle.rule_batch * self._blocks,
@@ -413,7 +415,10 @@ class MachineTraining(Judged):
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
         for symbol in self._bundle.of_kind("model"):
             if symbol.name in values:
-                write_symbol(self._machine, symbol, values[symbol.name], self._bundle.config.lanes)
+                own = values[symbol.name]
+                if symbol.name in self._design.narrow:
+                    own = bfloat16(own)
+                write_symbol(self._machine, symbol, own, self._bundle.config.lanes)
 
     def _begin(self) -> None:
         # `sink` is asked for several times in an epoch (`HeldOutRows.loss`, for every call): a second begin would drop

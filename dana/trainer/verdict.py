@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dana.trainer.contract import Constant, EpochReport, Json, Level, Notice, Notify, Training, TrainRequest
+from dana.trainer.designs import SOLVERS
 from dana.trainer.messages.notices import risen_notice, unfinished_notice, unsolved_notice
 from dana.trainer.stopping import TOLERANCE
-from dana.trainer.warm import SOLVERS
 
 RISEN = 2.0
 """Multiple of the kept loss above which a later loss is not an oscillation: the steps were too long."""

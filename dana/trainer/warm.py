@@ -9,12 +9,8 @@ from numpy.typing import NDArray
 
 from dana.compiler.binding.weights import is_of_classes
 from dana.trainer.contract import TrainingError, TrainRequest
-from dana.trainer.designs import rule_graph, rule_of
+from dana.trainer.designs import SOLVERS, rule_graph, rule_of
 from dsl.hdfg.choice import growing_models
-
-CONJUGATE = "conjugate_gradients"
-SOLVERS = frozenset({CONJUGATE, "proximal_gradients"})
-"""Names of the optimizers that take one step in each pass, after a first pass that finds the direction."""
 
 SHOWN = 3
 """Maximum number of differences listed in a message."""

@@ -36,6 +36,10 @@ class Arithmetic(Protocol):
         """Subnormals to zero, NaNs to the canonical one."""
         ...
 
+    def bfloat16(self, x: npt.ArrayLike, /) -> Floats:
+        """Rounded to bfloat16, and flushed."""
+        ...
+
     def fold(self, x: npt.ArrayLike, axis: int, op: str) -> Floats:
         """Reduce an axis by the fold order; op is add, mul, max or min."""
         ...

@@ -306,6 +306,11 @@ class Graph:
         # no convergence: judging is one pass over the rows
         return replace(self, loss=loss, test_loss=None, updates=counting, convergence=None, prediction=None)
 
+    @property
+    def narrow_models(self) -> frozenset[str]:
+        """Names of the models that only hold numbers of bfloat16, which whoever writes one rounds to."""
+        return frozenset(str(self.nodes[k].name) for k in self.models if self.nodes[k].init.narrow)
+
     def symbolic_shape(self, node: Node) -> Shape:
         """The shape of an input, output or model as declared, with symbolic dims."""
         symbolic = self.unrolled.symbolic if self.unrolled is not None else {}

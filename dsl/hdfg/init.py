@@ -49,6 +49,8 @@ class Init:
         MEAN, DEVIATION, SCALE, CENTRES: name of the input or output.
     runs
         CENTRES: the meta with the number of runs, of which the best one counts.
+    narrow
+        The values are rounded to bfloat16, as is all that the model becomes.
     """
 
     kind: InitKind = InitKind.CONSTANT
@@ -57,6 +59,7 @@ class Init:
     seed: int = 0
     of: str = ""
     runs: str = ""
+    narrow: bool = False
 
 
 ZEROS = Init()

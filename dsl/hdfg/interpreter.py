@@ -378,12 +378,15 @@ class Interpreter:
 
     def _models(self, models: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
         shapes = {str(self.graph.nodes[i].name): self.graph.concrete_shape(i) for i in self.graph.models}
+        narrow = self.graph.narrow_models
         result: dict[str, Floats] = {}
         for name, values in models.items():
             if name not in shapes:
                 raise DataError(f"rule {self.graph.name!r} has no model {name!r}")
             # a copy even of a binary32 array, since tables are updated in place
             array = self._arithmetic.flush(np.array(values, dtype=np.float32))
+            if name in narrow:
+                array = self._arithmetic.bfloat16(array)
             if array.shape != shapes[name]:
                 raise DataError(f"model {name} must have shape {list(shapes[name])}, not {list(array.shape)}")
             result[name] = array

@@ -44,6 +44,7 @@ class Op(StrEnum):
     MAX = "max"
     MIN = "min"
     COPYSIGN = "copysign"
+    BFLOAT16 = "bfloat16"
     # reductions along `axis`, by the fold order (docs/arithmetic.md)
     SIGMA = "sigma"
     PI = "pi"
@@ -73,6 +74,7 @@ FUNCTIONS = {
     Op.EXP: "e to the power of a, within 4 ulp",
     Op.LOG: "natural logarithm, within 4 ulp; NaN below 0",
     Op.ABS: "magnitude",
+    Op.BFLOAT16: "a rounded to bfloat16, 8 significant bits: to nearest, ties to even",
 }
 """Those of one operand a that rules call by name, as documents and editors say what they are."""
 FUNCTIONS_OF_TWO = {

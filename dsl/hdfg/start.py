@@ -39,13 +39,23 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
     float32 array of `shape`
         UNIFORM: low + (high - low) * k / 2**24 for a 24-bit draw k. NORMAL: mean + deviation * (sum of 12 16-bit
         draws / 2**16 - 6). Both computed in binary64 and rounded once; subnormal results are zero. Starts that depend
-        on the table have the value `first` until the table has been read.
+        on the table have the value `first` until the table has been read. With `narrow` all are rounded to bfloat16.
     """
     return start_block(init, name, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
 
 def start_block(init: Init, name: str, first: int, count: int) -> npt.NDArray[np.float32]:
     """Return `count` of the values of a model from element `first` on: what `start_values` has there."""
+    values = _start_block(init, name, first, count)
+    if init.narrow:
+        bits = values.view(np.uint32)
+        # to nearest, ties to even (docs/arithmetic.md); there are no NaNs here
+        bits += (bits >> 16 & 1) + 0x7FFF
+        bits &= np.uint32(0xFFFF0000)
+    return values
+
+
+def _start_block(init: Init, name: str, first: int, count: int) -> npt.NDArray[np.float32]:
     values = np.empty(count, dtype=np.float32)
     if init.kind is InitKind.CONSTANT or init.kind in OF_TABLE - {InitKind.CENTRES}:
         values[:] = init.first

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dsl.binary32 import round32
 from dsl.hdfg import dims
@@ -120,6 +121,8 @@ def _node_line(node: Node) -> str:
     if node.init != ZEROS:
         names = "".join(f",{name}" for name in (node.init.of, node.init.runs) if name)
         words.append(f"init={node.init.kind},{node.init.first!r},{node.init.second!r},{node.init.seed}{names}")
+    if node.init.narrow:
+        words.append("stored=bfloat16")
     if node.each_epoch is not None:
         words.append(f"epoch={node.each_epoch}")
     if node.table:
@@ -252,7 +255,7 @@ def _read_node(line: str) -> Node:
         classes=parse_dim(marked["classes"]) if "classes" in marked else None,
         axis=int(marked["axis"]) if "axis" in marked else None,
         merge_op=marked.get("op"),
-        init=_read_init(marked.get("init")),
+        init=replace(_read_init(marked.get("init")), narrow=marked.get("stored") == "bfloat16"),
         each_epoch=EachEpoch(marked["epoch"]) if "epoch" in marked else None,
         table=marked.get("rows") == "table",
         span=_read_span(match["span"]),

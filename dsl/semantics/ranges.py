@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from dsl.binary32 import round32
+from dsl.binary32 import NARROW_BITS, round32
 from dsl.hdfg.graph import COMPARISONS, Op
 from dsl.semantics.program import Operation, reachable
 
@@ -74,6 +74,8 @@ def _range(operation: Operation, bounds: dict[Operation, Range]) -> Range:
             return (0.0, math.inf) if of[0][0] >= 0 else ANY
         case Op.AMAX | Op.EXPAND | Op.ELEMENT:
             return of[0]
+        case Op.BFLOAT16:
+            return round32(of[0][0], NARROW_BITS), round32(of[0][1], NARROW_BITS)
     return OF_OP.get(operation.op, ANY)
 
 

@@ -28,7 +28,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.fields import joined, split
 
 MAGIC = b"DANABNDL"
-VERSION = 9
+VERSION = 10
 RECORD_BOUNDARY = 4096
 """Bytes of the largest record, and what a table's address is a multiple of: no burst crosses that (AXI4, A3.4.1)."""
 
@@ -56,6 +56,8 @@ class Start:
     first: float
     second: float
     seed: int
+    narrow: bool = False
+    """Whether the values are rounded to bfloat16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

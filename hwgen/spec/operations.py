@@ -68,6 +68,7 @@ class Opcode(Described):
     HIGH = 17, "B where the lane's (thread's) bit `distance` is clear, else A; as MOV.", 2, Unit.SELECT, REQUIRED
     PUT = 18, "A as MOV makes it, to the outbox.", 1, Unit.SEQUENCER
     COPYSIGN = 19, "A with the sign of B; a NaN's is +.", 2, Unit.SELECT, ALLOWED
+    BFLOAT16 = 20, "A, rounded to bfloat16: to nearest, ties to even.", 1, Unit.SELECT
     SIGMOID = 32, "1 / (1 + exp(-A))", 1, Unit.FUNCTION, NEVER, None, 12
     GAUSSIAN = 33, "exp(-A * A)", 1, Unit.FUNCTION, NEVER, None, 17
     EXP = 34, "e to the power of A", 1, Unit.FUNCTION, NEVER, None, 15

@@ -50,6 +50,13 @@ def div(a: Element, b: Element) -> Element:
         return np.float32(np.copysign(0.0, exact)) if tiny else flush(np.float32(exact))
 
 
+def bfloat16(x: Element) -> Element:
+    with np.errstate(all="ignore"):
+        part, exponent = np.frexp(np.float64(flush(x)))
+        # NumPy's rint takes the even of two; beyond the range, binary32 is infinite as bfloat16 is
+        return flush(np.float32(np.ldexp(np.rint(np.ldexp(part, 8)), exponent - 8)))
+
+
 def larger(a: Element, b: Element) -> Element:
     if np.isnan(a) or np.isnan(b):
         return np.float32(np.nan)
@@ -78,6 +85,7 @@ FUNCTIONS: dict[Op, Callable[..., Element]] = {
     **{op: exactly(row.meaning) for op, row in EXACT.items()},
     Op.WHERE: lambda c, a, b: a if c != 0 else b,
     Op.SQRT: scalar(numerics.sqrt),
+    Op.BFLOAT16: bfloat16,
     **{Op(name): scalar(getattr(numerics, name)) for name in oracles.FUNCTIONS},
     Op.MAX: larger,
     Op.MIN: smaller,

@@ -177,8 +177,8 @@ def test_what_is_made_of_others_is_numpy_s(name: str) -> None:
         np.testing.assert_array_equal(found, rounding.MEANING[name](values))
 
 
-@pytest.mark.parametrize("op", [op for op in ops.FUNCTIONS if op in EXACT])
-def test_functions_that_round_nothing_are_the_machine_s(op: ops.Op) -> None:
+@pytest.mark.parametrize("op", [ops.Op.BFLOAT16, *(op for op in ops.FUNCTIONS if op in EXACT)])
+def test_functions_of_bits_are_the_machine_s(op: ops.Op) -> None:
     made = rule_case("w = dana.model(); x = dana.input()", "w, x", f"dana.{op}(x)", {"x": ()})
     values = numerics.flush(np.concatenate([vectors.floats(vectors.EDGES), rounding.numbers()]))
     np.testing.assert_array_equal(run(onnx_model(made.model), values[:, None]), function(numerics, op)(values))

@@ -77,6 +77,10 @@ def sqrt(a: Bounded) -> Bounded:
     return rounded(value, np.where((lowest >= 0) | (a.error == 0), inherited, np.inf))
 
 
+def bfloat16(a: Bounded) -> Bounded:
+    return rounded(a.value, a.error, relative=2.0**-8)
+
+
 def of_function(name: str) -> Callable[[Bounded], Bounded]:
     """What is claimed of it, and what its slope makes of its operand's error."""
     function = FUNCTIONS[name]
@@ -122,6 +126,7 @@ OPERATIONS: dict[Op, Callable[..., Bounded]] = {
     Op.MUL: mul,
     Op.DIV: div,
     Op.SQRT: sqrt,
+    Op.BFLOAT16: bfloat16,
     **{Op(name): of_function(name) for name in FUNCTIONS},
     **{op: of_exact(row) for op, row in EXACT.items()},
     Op.WHERE: where,

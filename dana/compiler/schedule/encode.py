@@ -159,7 +159,9 @@ def symbols(
         broadcast = forms.of[k] is Form.BROADCAST
         init = graph.nodes[k].init
         # records are written from their description, since the image does not hold them
-        start = Start(kind=init.kind, first=init.first, second=init.second, seed=init.seed) if table else None
+        start = None
+        if table:
+            start = Start(kind=init.kind, first=init.first, second=init.second, seed=init.seed, narrow=init.narrow)
         found.append(
             Symbol(name=name, kind="model", shape=shape, row=row, broadcast=broadcast, table=table, start=start)
         )

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.predictor.centres import EXACT, Centres, is_coarse
+from dana.compiler.binding.precision import BFLOAT16, narrow_numbers
+from dana.predictor.centres import EXACT, NARROW_EXACT, Centres, is_coarse
 from dana.storage.types import SCALARS
 from dana.trainer.contract import OutOfLine, TrainRequest
 from dana.trainer.data.survey import Survey
@@ -26,7 +27,7 @@ from dsl.hdfg.init import InitKind
 from hwgen.spec.bundle import Fill
 
 EXACT_TYPES = ("real", "boolean")
-"""Types whose values binary32 holds."""
+"""Types whose values binary32 holds; those of all but the first bfloat16 does, too."""
 INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
 
 
@@ -81,10 +82,11 @@ class Centring:
         for one in (one for one in self.fills if one.column in before):
             old = before[one.column]
             kind = types.get(one.column, "")
-            if kind in EXACT_TYPES and one.column not in labels:  # loses nothing
+            narrow = one.input in self._narrow
+            if kind in EXACT_TYPES[narrow:] and one.column not in labels:  # loses nothing
                 after[one.column] = old
                 continue
-            new = self._centres(one, kind, old, closely.get(one.column, np.zeros(one.count, bool)))
+            new = self._centres(one, kind, old, closely.get(one.column, np.zeros(one.count, bool)), narrow=narrow)
             if (new != old).any() and one.input not in relative:
                 relative[one.input] = is_relative(self.graph, one.input)
             after[one.column] = new if relative.get(one.input) else old
@@ -93,6 +95,11 @@ class Centring:
         found = Centres(features=tuple(features.tolist()) if features.any() else (), label=label)
         if found != request.centres:
             raise NeedsCentres(request, found)
+
+    @property
+    def _narrow(self) -> frozenset[str]:
+        """Names of the inputs and outputs whose numbers bfloat16 rounds: where they are read, or in a model."""
+        return narrow_numbers(self.graph) if self.request.precision == BFLOAT16 else frozenset()
 
     def _types(self) -> dict[str, str]:
         """Return the types of columns, of arrays that of their elements."""
@@ -105,14 +112,15 @@ class Centring:
         mean, deviation = (values[places] for values in of_input)
         return mean, deviation
 
-    def _centres(self, fill: Fill, kind: str, old: Doubles, close: NDArray[np.bool_]) -> Doubles:
-        """Return the centres of the numbers of a column."""
+    def _centres(self, fill: Fill, kind: str, old: Doubles, close: NDArray[np.bool_], *, narrow: bool) -> Doubles:
+        """Return the centres of the numbers of a column, which `narrow` rounds to bfloat16."""
         mean, deviation = self._moments(fill)
-        inexact = _inexact(kind, mean, deviation)
+        inexact = _inexact(kind, mean, deviation, narrow=narrow)
         # a column of ones is what it seems to be
         constant = inexact & (deviation == 0) & (old == 0) & (mean != 0) & (np.abs(mean) != 1)
         # a prediction is rounded like the label, a feature of exact numbers loses nothing
-        coarse = (deviation > 0) & (is_coarse(mean, deviation) | close) & (inexact | (fill.column in self.labels))
+        losing = is_coarse(mean, deviation, narrow=narrow) | close
+        coarse = (deviation > 0) & losing & (inexact | (fill.column in self.labels))
         new = old.copy()
         for k in np.flatnonzero(constant | coarse).tolist():
             total = float(old[k] + mean[k])
@@ -138,12 +146,12 @@ def _by_column(
     return found | {one.column: np.full(one.count, label, features.dtype) for one in fills if one.column in labels}
 
 
-def _inexact(kind: str, mean: Doubles, deviation: Doubles) -> NDArray[np.bool_]:
-    """Return whether binary32 rounds the numbers of a column."""
-    if kind in EXACT_TYPES:
+def _inexact(kind: str, mean: Doubles, deviation: Doubles, *, narrow: bool = False) -> NDArray[np.bool_]:
+    """Return whether binary32, or bfloat16 with `narrow`, rounds the numbers of a column."""
+    if kind in EXACT_TYPES[narrow:]:
         return np.zeros(mean.shape, bool)
     if kind in INTEGERS or kind == "date":
-        return np.abs(mean) + deviation >= EXACT
+        return np.abs(mean) + deviation >= (NARROW_EXACT if narrow else EXACT)
     return np.ones(mean.shape, bool)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.compiler.binding.precision import is_narrow
 from dana.trainer.contract import (
     Statistic,
     TrainRequest,
@@ -201,10 +202,11 @@ def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
 def columns_to_sum(request: TrainRequest, fills: Iterable[Fill], labels: Sequence[str]) -> set[str]:
     """Return the columns that need means and deviations for `check_survey` and `dana.trainer.data.order`."""
     exact = {one.name for one in request.relation.attributes if one.type_name == "real"}
+    narrow = is_narrow(request.precision)
     return {
         *labels,
         *categories_of(request),
-        *(one.column for one in fills if one.count == 1 and one.column not in exact),
+        *(one.column for one in fills if narrow or (one.count == 1 and one.column not in exact)),
     }
 
 

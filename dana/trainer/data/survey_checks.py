@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dana.predictor.centres import EXACT
+from dana.compiler.binding.precision import is_narrow, narrow_numbers
+from dana.predictor.centres import EXACT, NARROW_ROUNDED, is_coarse
 from dana.trainer.contract import (
     Level,
     Notice,
@@ -134,6 +135,7 @@ def check_survey(
             )
         )
     _check_numbers(request, survey, fills, labels, notify)
+    _check_narrow(rule, request, survey, fills, notify)
     # lists: `any` on a slice of an array is slow, and a table may have 1,600 columns
     varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
     constant = [
@@ -190,6 +192,27 @@ def _not_finite(survey: Survey, fills: Sequence[Fill]) -> str:
         one.column: int(survey.bad[one.input].reshape(-1)[one.element : one.element + one.count].sum()) for one in fills
     }
     return ", ".join(f"{column} ({count})" for column, count in counts.items() if count)
+
+
+def _check_narrow(rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Fill], notify: Notify) -> None:
+    """Warn of columns that bfloat16 represents too coarsely."""
+    names = narrow_numbers(rule.hdfg) if is_narrow(request.precision) else frozenset()
+    coarse = []
+    for one in (one for one in fills if one.input in names):
+        places = slice(one.element, one.element + one.count)
+        mean, deviation = (values[one.input].reshape(-1)[places] for values in (survey.mean, survey.deviation))
+        if np.any((deviation > 0) & is_coarse(mean, deviation, narrow=True)):
+            coarse.append(one.column)
+    if coarse:
+        notify(
+            Notice(
+                level=Level.WARNING,
+                message=f"numbers of bfloat16 as large as those of {_named(request, *coarse)} differ by more than "
+                f"{2 * NARROW_ROUNDED:.0%} of the standard deviation",
+                hint="Use precision => 'binary32'; or subtract the mean in a query, or in the rule: "
+                "dana.functions.standardized(x) does for features.",
+            )
+        )
 
 
 def _check_numbers(

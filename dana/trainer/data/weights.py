@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dana.compiler.binding.columns import Binding, bind
+from dana.compiler.binding.precision import is_narrow, narrowed
 from dana.trainer.contract import Json, TrainingError, TrainRequest
 from dana.trainer.data.survey import Survey
 from dsl.hdfg.graph import Graph
@@ -20,14 +22,15 @@ BALANCED = "balanced"
 
 
 def bind_request(graph: Graph, request: TrainRequest, extents: Mapping[str, int] | None = None) -> Binding:
-    """Bind the rule to the table of the request, with its weights.
+    """Bind the rule to the table of the request, with its weights and its precision.
 
     Raises
     ------
     UsageError
-        As `dana.compiler.binding.columns.bind`.
+        As `dana.compiler.binding.columns.bind`; or there is no such precision.
     """
-    return bind(
+    narrow = is_narrow(request.precision)
+    bound = bind(
         graph,
         request.relation.schema,
         request.features,
@@ -36,6 +39,7 @@ def bind_request(graph: Graph, request: TrainRequest, extents: Mapping[str, int]
         weight=request.weight,
         class_weight=request.class_weight is not None,
     )
+    return replace(bound, graph=narrowed(bound.graph), unweighted=narrowed(bound.unweighted)) if narrow else bound
 
 
 def given_class_weights(request: TrainRequest, count: int) -> NDArray[np.float32]:

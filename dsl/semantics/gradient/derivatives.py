@@ -5,7 +5,7 @@ Must not: know shapes, or what is asked.
 
 Where an operation bends, the derivative is one that convention has: 0 for `abs` and `copysign` at 0, and for
 `dana.max(x, 0)` at 0; of two equal operands of `max` or `min` the first counts. Comparisons are flat, as are `floor`,
-`ceil` and `round`, and `copysign` in its sign.
+`ceil` and `round`, and `copysign` in its sign; `bfloat16` is followed as if it did not round.
 """
 
 from __future__ import annotations
@@ -131,6 +131,7 @@ RULES: dict[Op, Rule] = {
     Op.MAX: _largest,
     Op.MIN: _largest,
     Op.COPYSIGN: _copysign,
+    Op.BFLOAT16: lambda algebra, operation: (ONE,),
     Op.WHERE: _where,
     **dict.fromkeys(COMPARISONS, lambda algebra, operation: (FLAT, FLAT)),
 }

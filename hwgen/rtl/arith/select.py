@@ -17,6 +17,8 @@ from hwgen.spec.timing import SELECT_LATENCY
 
 ONE = 0x3F800000
 OPERATION_BITS = 4
+HALF = 16
+"""Bits of a binary32 that a bfloat16 lacks."""
 
 
 class Operation(IntEnum):
@@ -29,6 +31,7 @@ class Operation(IntEnum):
     MAX = 4
     MIN = 5
     COPYSIGN = 6
+    BFLOAT16 = 7
     LT = 8
     GT = 9
     LE = 10
@@ -60,7 +63,10 @@ class FloatSelect(wiring.Component):
         a_some, b_some = after(self.a[23:31].any()), after(self.b[23:31].any())
         a_zero, b_zero = ~a_some, ~b_some
         a_nan, b_nan = (after(x[23:31].all() & x[:23].any()) for x in (self.a, self.b))
-        a, b, operation = after(self.a), after(self.b), after(self.operation)
+        b, operation = after(self.b), after(self.operation)
+        rounds = self.operation == Operation.BFLOAT16
+        up = after(rounds & self.a[HALF - 1] & (self.a[: HALF - 1].any() | self.a[HALF]))
+        a = after(Cat(Mux(rounds, 0, self.a[:HALF]), self.a[HALF:]))
 
         # 2: the order, and what is chosen
         zeros = a_zero & b_zero
@@ -98,7 +104,9 @@ class FloatSelect(wiring.Component):
 
         # 3: the choice
         result = Signal(32, reset_less=True)
-        m.d.sync += result.eq(Cat(Mux(after(second), after(b[:31]), after(a[:31])), after(sign)))
+        # a carry out of the fraction is the next power of two, or infinity
+        rounded = Cat(a[:HALF], (a[HALF:31] + up)[: 31 - HALF])
+        m.d.sync += result.eq(Cat(Mux(after(second), after(b[:31]), after(rounded)), after(sign)))
         with m.If(zero):
             m.d.sync += result[:31].eq(0)
         with m.If(nan):

@@ -25,6 +25,7 @@ _MAGNITUDE = np.uint32(SIGN_BIT - 1)
 _EXPONENT = np.uint32(0x7F800000)
 _NAN = np.uint32(QUIET_NAN_BITS)
 _ZERO = np.uint32(0)
+_NARROW, _ONE, _HALF_BELOW, _HIGH = map(np.uint32, (16, 1, 0x7FFF, 0xFFFF0000))
 _SUBNORMAL, _LEAST, _FAR = np.float32(MIN_NORMAL - 2.0**-149), np.float32(MIN_NORMAL), np.float32(2.0**-100)
 
 
@@ -126,6 +127,14 @@ def absolute(x: npt.ArrayLike) -> Floats:
 def copysign(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     """|a| with the sign of b, which is + of a NaN; NaN stays the canonical NaN."""
     return flush(np.copysign(flush(a), flush(b)))
+
+
+def bfloat16(x: npt.ArrayLike) -> Floats:
+    """x, rounded to the 8 bits of a bfloat16's significand: to nearest, ties to even, infinite when too large."""
+    bits = _bits(flush(x))
+    # the carry out of a significand of ones makes the next power of two, and infinity of the largest
+    rounded = (bits + _HALF_BELOW + ((bits >> _NARROW) & _ONE)) & _HIGH
+    return _floats(np.where(np.isnan(_floats(bits)), _NAN, rounded))
 
 
 def _comparison(holds: np.ufunc) -> Callable[[npt.ArrayLike, npt.ArrayLike], Floats]:

@@ -24,6 +24,7 @@ enum predictor_code
 	PREDICTOR_MAX = 5,
 	PREDICTOR_MIN = 6,
 	PREDICTOR_COPYSIGN = 19,
+	PREDICTOR_BFLOAT16 = 20,
 	PREDICTOR_SIGMA = 64,
 	PREDICTOR_PI = 65,
 	PREDICTOR_AMAX = 66,
@@ -55,6 +56,7 @@ enum predictor_code
 	CODE(MAX, 2, dn_max(A, B)) \
 	CODE(MIN, 2, dn_min(A, B)) \
 	CODE(COPYSIGN, 2, dn_copysign(A, B)) \
+	CODE(BFLOAT16, 1, dn_bfloat16(A)) \
 	CODE(WHERE, 3, dn_where(A, B, C))
 
 /* Operands of the others */

@@ -125,6 +125,14 @@ static inline float dn_copysign(float a, float b)
     return dn_float(dn_bits(dn_abs(a)) | (b != b ? 0 : dn_bits(b) & DN_SIGN));
 }
 
+/* x, rounded to bfloat16. The carry out of a significand of ones makes the next power of two, and infinity. */
+static inline float dn_bfloat16(float x)
+{
+    uint32_t bits = dn_bits(dn_flush(x));
+    uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
+    return dn_float(x != x ? DN_QUIET_NAN : rounded);
+}
+
 static inline float dn_lt(float a, float b) { return DN_OPERAND(a) < DN_OPERAND(b) ? 1.0f : 0.0f; }
 static inline float dn_gt(float a, float b) { return DN_OPERAND(a) > DN_OPERAND(b) ? 1.0f : 0.0f; }
 static inline float dn_le(float a, float b) { return DN_OPERAND(a) <= DN_OPERAND(b) ? 1.0f : 0.0f; }
