@@ -326,7 +326,8 @@ class Plan(TypedDict):
 
     ``batch`` is None for one of the whole table, ``machine`` has the fields of `hwgen.spec.config.MachineConfig`;
     ``numbers`` are those of a row, ``merged_bytes`` those of a batch's merges, ``model_bytes`` of models and states:
-    what parts of a training send; ``sync_errors`` is why it can have no parts. ``shards`` is None without ``sync``.
+    what parts of a training send; ``stored_bytes`` are those of models and states with numbers of bfloat16;
+    ``sync_errors`` is why it can have no parts. ``shards`` is None without ``sync``.
     """
 
     rule: str
@@ -339,6 +340,7 @@ class Plan(TypedDict):
     epochs: int
     merged_bytes: int
     model_bytes: int
+    stored_bytes: int
     numbers: int
     sync_errors: Mapping[str, str]
     reads: Reads

@@ -34,7 +34,7 @@ def add_table(command: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a dim, the batch or another meta of the rule, as hyper in SQL: m=100000; once for each",
     )
-    command.add_argument("--precision", metavar="NAME", help="of features and models: binary32 (default) or bfloat16")
+    command.add_argument("--stored-as", metavar="NAME", help="of features and models: binary32 (default) or bfloat16")
     command.add_argument("--page-size", type=int, default=8192, choices=PAGE_SIZES, help="BLCKSZ (8192)")
 
 
@@ -64,7 +64,7 @@ def asked(rule: Rule, options: argparse.Namespace, design: Json | None = None) -
         page_size=options.page_size,
         design=design,
         hyper=dict(options.hyper),
-        precision=options.precision,
+        stored_as=options.stored_as,
     )
     check_hyper(request, said)
     return request

@@ -36,7 +36,7 @@ class TrialOptions(TypedDict, total=False):
     ]
     nonfinite: Annotated[str, "rows with a NaN or an infinity: skip (default), keep or error"]
     standardize: Annotated[bool, "bring columns to mean 0 and deviation 1 where the rule wants it (true)"]
-    precision: Annotated[str, "what features and models are stored as: binary32 (default) or bfloat16"]
+    stored_as: Annotated[str, "what features and models are stored as: binary32 (default) or bfloat16"]
     classes: Annotated[Sequence[str], "texts of the label's classes, which become 0, 1, …"]
     weight: Annotated[str, "column of numbers that say how much each row counts (each as much)"]
     class_weight: Annotated[

@@ -61,7 +61,7 @@ class TrainableRule(Rule):
         patience: int | None = None,
         tolerance: float | None = None,
         standardize: bool | None = None,
-        precision: str | None = None,
+        stored_as: str | None = None,
         shuffle: bool | None = None,
         seed: int | None = None,
     ) -> Trained:
@@ -75,7 +75,7 @@ class TrainableRule(Rule):
             Values to start from; the others, states among them, start as the rule says.
         machine
             ``sim``, ``interp`` or ``rtl``: the same bits.
-        epochs, class_weight, design, patience, tolerance, standardize, precision, shuffle, seed
+        epochs, class_weight, design, patience, tolerance, standardize, stored_as, shuffle, seed
             As for ``dana_train``; patience 0 runs all epochs.
 
         Returns
@@ -117,7 +117,7 @@ class TrainableRule(Rule):
             machine=machine,
             design=design,
             standardize=standardize,
-            precision=precision,
+            stored_as=stored_as,
             weight=None if weight is None or graph.weight is None else str(graph.weight.name),
             class_weight=class_weight,
             shuffle=shuffle,

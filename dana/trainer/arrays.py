@@ -153,7 +153,7 @@ def train(
     machine: str = "sim",
     design: Mapping[str, object] | None = None,
     standardize: bool | None = None,
-    precision: str | None = None,
+    stored_as: str | None = None,
     weight: str | None = None,
     class_weight: Mapping[str, float] | str | None = None,
     shuffle: bool | None = None,
@@ -174,7 +174,7 @@ def train(
         Initial values by model; other models are initialised by the rule.
     notify
         Receives the notices that a client of a server would receive.
-    features, label, epochs, patience, tolerance, hyper, machine, design, standardize, precision, weight, class_weight,
+    features, label, epochs, patience, tolerance, hyper, machine, design, standardize, stored_as, weight, class_weight,
     shuffle, seed
         As for ``dana_train``; a NaN or an infinity is an error.
 
@@ -210,7 +210,7 @@ def train(
         design=dict(design or {}),
         classes=None if labels is None else _texts(labels),
         standardize=standardize,
-        precision=precision,
+        stored_as=stored_as,
         weight=weight,
         class_weight=class_weight,
         shuffle=shuffle,

@@ -198,8 +198,8 @@ class TrainRequest:
         Treatment of rows with a NaN or an infinity: 'skip', 'keep' or 'error'; None: 'skip'.
     standardize
         False: models that are initialised with column statistics get neutral values, so columns are not scaled.
-    precision
-        What features and models are stored as: one of `dana.compiler.binding.precision.PRECISIONS`; None: 'binary32'.
+    stored_as
+        What features and models are stored as: one of `dana.compiler.binding.precision.NUMBERS`; None: 'binary32'.
     classes
         Texts of the classes of the label, in the order of their numbers from 0; None: the label is a number.
     calibrate
@@ -256,7 +256,7 @@ class TrainRequest:
     nulls: str = "skip"
     nonfinite: str | None = None
     standardize: bool | None = None
-    precision: str | None = None
+    stored_as: str | None = None
     classes: tuple[str, ...] | None = None
     weight: str | None = None
     calibrate: str | None = None

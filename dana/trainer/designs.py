@@ -405,14 +405,14 @@ def rule_graph(request: TrainRequest) -> Graph:
     RuleError
         The text is not a valid rule.
     UsageError
-        The rule cannot be trained with the precision of the request.
+        The rule cannot be trained with the numbers of the request.
     """
     rule = rule_of(request.text, request.rule)
-    solvers = SOLVERS.intersection(rule.checked.optimizers) if is_narrow(request.precision) else ()
+    solvers = SOLVERS.intersection(rule.checked.optimizers) if is_narrow(request.stored_as) else ()
     if solvers:
         raise UsageError(
             f"rule {request.rule!r} takes steps of {' and '.join(sorted(solvers))}, which converge only if models are "
-            f"{BINARY32}: precision must not be {request.precision!r}",
+            f"{BINARY32}: stored_as must not be {request.stored_as!r}",
             hint="Choose a rule that goes by batches, such as linear_svm, mlp or lrmf, or let the rule minimise its "
             "loss by dana.optimizers.momentum or adam.",
         )
@@ -573,7 +573,7 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], l
         request.label,
         request.weight,
         request.class_weight is not None,
-        request.precision,
+        request.stored_as,
         # metas are absent: their values are written over the image when a training starts
         sorted(on_pages(request.design, request.relation.page_size).items()),
         request.device,

@@ -184,14 +184,19 @@ class _Table:
 
 
 def _message_bytes(training: TrainRequest, design: Design) -> Json:
-    """Return what a part of a training on several servers sends: merges of a batch in whole vectors; its models."""
+    """Return what a part of a training on several servers sends: merges of a batch in whole vectors; its models.
+
+    And the bytes of the models as they are stored.
+    """
     extents = chosen_extents(design.extents, training.hyper)
     graph = bind_request(rule_graph(training), training, extents).graph
     merged = [math.prod(graph.concrete_shape(node.id)) for node in graph.nodes if node.op is Op.MERGE]
     losses = [] if graph.loss is None else [1]
     vectors = sum(-(-size // LANES) for size in merged + losses)
-    models = sum(math.prod(graph.concrete_shape(k)) for k in graph.models)
-    return {"merged_bytes": 4 * (1 + LANES * vectors), "model_bytes": 4 * models}
+    models = {k: math.prod(graph.concrete_shape(k)) for k in graph.models}
+    narrow = sum(size for k, size in models.items() if graph.nodes[k].init.narrow)
+    sent = 4 * sum(models.values())
+    return {"merged_bytes": 4 * (1 + LANES * vectors), "model_bytes": sent, "stored_bytes": sent - 2 * narrow}
 
 
 def _full(pages: int, rows: int | None, sample: Sample) -> PageCounts:
@@ -338,6 +343,7 @@ def lines(explained: Json) -> list[str]:
         f"Program: {program['engine']} instructions of {machine['program_depth']}, a Strider's {program['strider']} of "
         f"{machine['strider_depth']}, {program['descriptors']} columns of {machine['descriptor_depth']}",
         f"  {program['tuples_of_a_round']} tuples of a round",
+        *([_stored(explained)] if explained["stored_bytes"] < explained["model_bytes"] else []),
         *([_together(explained["side_by_side"])] if explained["side_by_side"] else []),
         *([f"  {records_text(explained['record_bytes'])}"] if explained["record_bytes"] else []),
         f"Reads: {_reads(reads)}",
@@ -365,6 +371,14 @@ def lines(explained: Json) -> list[str]:
     if explained["shards"] is not None:
         made += _shard_lines(explained["shards"])
     return made
+
+
+def _stored(explained: Json) -> str:
+    """Format the bytes of models of bfloat16."""
+    return (
+        f"  models and states of {explained['stored_bytes']:,} bytes with numbers of bfloat16, of "
+        f"{explained['model_bytes']:,} without"
+    )
 
 
 def _together(tuples: int) -> str:

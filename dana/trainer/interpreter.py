@@ -51,7 +51,7 @@ from dana.trainer.machine import NO_MEMORY, PageCollector
 from dana.trainer.messages.notices import check_finite, notify_crossed
 from dana.trainer.messages.page_errors import no_rows_error, page_error, row_dims
 from dana.trainer.metas import meta_values
-from dana.trainer.provenance import precision_metadata, provenance
+from dana.trainer.provenance import provenance, stored_as_metadata
 from dana.trainer.warm import warm_values
 from dsl.hdfg.evaluate import DataError
 from dsl.hdfg.interpreter import Interpreter
@@ -330,7 +330,7 @@ class InterpretedTraining(Judged):
                 "predicts": prediction_kind(graph),
                 **minimised(self._loss, self._metas),
                 **weight_metadata(self._request),
-                **precision_metadata(self._request),
+                **stored_as_metadata(self._request),
                 **order_metadata(self.order),
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
                 "batch": "all" if self.whole_table else graph.batch or 1,

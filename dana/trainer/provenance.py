@@ -28,9 +28,9 @@ def provenance(request: TrainRequest, metas: Json, dims: Json) -> Json:
     return {"rule": digest_of(request.text), "metas": dict(metas), "dims": dict(dims)}
 
 
-def precision_metadata(request: TrainRequest) -> Json:
-    """Return the member of the metadata of a model about its precision."""
-    return {} if request.precision is None else {"precision": request.precision}
+def stored_as_metadata(request: TrainRequest) -> Json:
+    """Return the member of the metadata of a model about its numbers."""
+    return {} if request.stored_as is None else {"stored_as": request.stored_as}
 
 
 def machine_provenance(request: TrainRequest, design: Design) -> Json:
@@ -46,7 +46,7 @@ def machine_provenance(request: TrainRequest, design: Design) -> Json:
         "used": [positions[name] for name in (*design.features, *design.labels, *_named(request.weight))],
         "weight": request.weight,
         "class_weight": request.class_weight,
-        "precision": request.precision,
+        "stored_as": request.stored_as,
     }
 
 
@@ -83,7 +83,7 @@ def recorded_request(*, rule: str, text: str, relation: str, design: Mapping[str
         design=design["asked"],
         weight=design["weight"],
         class_weight=design["class_weight"],
-        precision=design.get("precision"),  # runs of earlier versions have none
+        stored_as=design.get("stored_as"),  # runs of earlier versions have none
     )
 
 

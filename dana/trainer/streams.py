@@ -147,7 +147,7 @@ def declared_request(
     page_size: int = 8192,
     design: Json | None = None,
     hyper: Json | None = None,
-    precision: str | None = None,
+    stored_as: str | None = None,
 ) -> TrainRequest:
     """Return the request of a training on a table that is known only by its columns.
 
@@ -161,7 +161,7 @@ def declared_request(
         Overrides for the machine.
     hyper
         Dims, and values of metas.
-    precision
+    stored_as
         As in `TrainRequest`.
 
     Raises
@@ -180,7 +180,7 @@ def declared_request(
         hyper={} if hyper is None else hyper,
         machine="sim",
         design={} if design is None else design,
-        precision=precision,
+        stored_as=stored_as,
     )
     # only frames have the number of a class in the place of its text
     if numbered is not schema:

@@ -51,7 +51,7 @@ from dana.trainer.machine import NO_MEMORY, Machine, read_symbol, write_symbol
 from dana.trainer.messages.notices import check_finite, notify_chosen_again, notify_crossed, notify_simulated
 from dana.trainer.messages.page_errors import dim_of, no_rows_error, page_error, row_error
 from dana.trainer.metas import meta_values
-from dana.trainer.provenance import machine_provenance, precision_metadata, provenance
+from dana.trainer.provenance import machine_provenance, provenance, stored_as_metadata
 from dana.trainer.starts import write_starts
 from dana.trainer.warm import warm_values
 from dsl.hdfg.graph import Graph
@@ -340,7 +340,7 @@ class MachineTraining(Judged):
                 "predicts": self._design.predicts,
                 **_minimised(self._design.loss_text, tuple(sorted(self._metas.items()))),
                 **weight_metadata(self._request),
-                **precision_metadata(self._request),
+                **stored_as_metadata(self._request),
                 **order_metadata(self.order),
                 "optimizers": list(rule_of(self._request.text, self._request.rule).checked.optimizers),
                 "batch": "all" if self.whole_table else self._bundle.rule_batch * self._blocks,

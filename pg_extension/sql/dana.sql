@@ -320,7 +320,7 @@ CREATE FUNCTION dana_train(
 	preprocess jsonb DEFAULT NULL,
 	nonfinite text DEFAULT NULL,
 	standardize boolean DEFAULT NULL,
-	precision text DEFAULT NULL,
+	stored_as text DEFAULT NULL,
 	classes text[] DEFAULT NULL,
 	weight text DEFAULT NULL,
 	class_weight jsonb DEFAULT NULL,

@@ -62,7 +62,7 @@ LISTS = {"c": RANDOM.integers(250, 400, (203, 3)).astype(np.float32), "x": COLUM
 
 def trained(text: str, columns: Any, **options: Any) -> tuple[Trained, list[Notice]]:
     told: list[Notice] = []
-    options = {"epochs": 3, "precision": "bfloat16", "shuffle": False, **options}
+    options = {"epochs": 3, "stored_as": "bfloat16", "shuffle": False, **options}
     return train(text, columns, notify=told.append, **options), told
 
 
@@ -96,7 +96,7 @@ def test_the_simulator_is_the_interpreter(text: str, columns: Any, hyper: dict[s
     assert made["sim"].losses == made["interp"].losses
     assert named
     assert all(is_narrow(values) for name, values in made["sim"].models.items() if name in named)
-    others = trained(text, columns, hyper=hyper, precision="binary32")[0]
+    others = trained(text, columns, hyper=hyper, stored_as="binary32")[0]
     assert not all(is_narrow(others.models[name]) for name in named)
 
 
@@ -129,7 +129,7 @@ def test_what_models_start_with_is_rounded(machine: str) -> None:
     still = BATCHES.replace("0.05", "0.0")
     graph = compile_rule(still).hdfg.bind({"n": 5})
     made = trained(still, COLUMNS, machine=machine, epochs=1)[0]
-    plain = trained(still, COLUMNS, machine=machine, epochs=1, precision=None)[0]
+    plain = trained(still, COLUMNS, machine=machine, epochs=1, stored_as=None)[0]
     for name in ("w", "b"):
         np.testing.assert_array_equal(made.models[name], numerics.bfloat16(plain.models[name]))
         assert not is_narrow(plain.models[name])
@@ -144,7 +144,7 @@ def test_predictions_round_what_they_read() -> None:
     made = trained(raw, COLUMNS)[0]
     rounded = {"x": numerics.bfloat16(COLUMNS["x"])}
     assert made.predict(COLUMNS).tolist() == made.predict(rounded).tolist()
-    plain = trained(raw, COLUMNS, precision=None)[0]
+    plain = trained(raw, COLUMNS, stored_as=None)[0]
     assert plain.predict(COLUMNS).tolist() != plain.predict(rounded).tolist()
 
 
@@ -181,12 +181,12 @@ def test_columns_far_from_0_are_centred(machine: str) -> None:
     constant = RAW.replace("0.05", "0.0")
     (warned,) = [one.message for one in trained(constant, away, machine=machine)[1] if "bfloat16" in one.message]
     assert "as large as those of array x differ by more than 4% of the standard deviation" in warned
-    assert not [one for one in trained(constant, away, precision=None)[1] if "bfloat16" in one.message]
+    assert not [one for one in trained(constant, away, stored_as=None)[1] if "bfloat16" in one.message]
 
 
-def test_a_precision_that_is_none() -> None:
-    with pytest.raises(TrainingError, match="precision must be one of binary32, bfloat16, not 'float16'"):
-        trained(BATCHES, COLUMNS, precision="float16")
+def test_numbers_that_there_are_not() -> None:
+    with pytest.raises(TrainingError, match="stored_as must be one of binary32, bfloat16, not 'float16'"):
+        trained(BATCHES, COLUMNS, stored_as="float16")
 
 
 @pytest.mark.parametrize("name", ["linear", "logistic", "lasso"])
@@ -194,4 +194,4 @@ def test_a_precision_that_is_none() -> None:
 def test_rules_that_are_solved_need_binary32(name: str, machine: str) -> None:
     with pytest.raises(TrainingError, match=f"rule '{name}' takes steps of .*_gradients, .* must not be 'bfloat16'"):
         trained(rules.text(name), CLASSES, machine=machine)
-    trained(rules.text(name), CLASSES, machine=machine, precision="binary32", epochs=1)
+    trained(rules.text(name), CLASSES, machine=machine, stored_as="binary32", epochs=1)

@@ -17,15 +17,16 @@ from dana.errors import UsageError
 from dsl.hdfg.graph import REDUCTIONS, Graph, Node, Op, Region
 from dsl.hdfg.verify import verify
 
-BINARY32, BFLOAT16 = PRECISIONS = ("binary32", "bfloat16")
-"""Values of the option `precision`; the first is the default."""
+BINARY32, BFLOAT16 = NUMBERS = ("binary32", "bfloat16")
+"""Values of the option `stored_as`, which is not named precision because that is a keyword of SQL; the first is the
+default."""
 
 
-def is_narrow(precision: str | None) -> bool:
-    """Whether a training has that precision; UsageError if there is no such precision."""
-    if precision is not None and precision not in PRECISIONS:
-        raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
-    return precision == BFLOAT16
+def is_narrow(stored_as: str | None) -> bool:
+    """Whether a training stores numbers of bfloat16; UsageError if there are no such numbers."""
+    if stored_as is not None and stored_as not in NUMBERS:
+        raise UsageError(f"stored_as must be one of {', '.join(NUMBERS)}, not {stored_as!r}")
+    return stored_as == BFLOAT16
 
 
 def choosing_inputs(graph: Graph) -> frozenset[int]:

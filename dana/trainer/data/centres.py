@@ -99,7 +99,7 @@ class Centring:
     @property
     def _narrow(self) -> frozenset[str]:
         """Names of the inputs and outputs whose numbers bfloat16 rounds: where they are read, or in a model."""
-        return narrow_numbers(self.graph) if self.request.precision == BFLOAT16 else frozenset()
+        return narrow_numbers(self.graph) if self.request.stored_as == BFLOAT16 else frozenset()
 
     def _types(self) -> dict[str, str]:
         """Return the types of columns, of arrays that of their elements."""

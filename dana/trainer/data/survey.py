@@ -202,7 +202,7 @@ def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
 def columns_to_sum(request: TrainRequest, fills: Iterable[Fill], labels: Sequence[str]) -> set[str]:
     """Return the columns that need means and deviations for `check_survey` and `dana.trainer.data.order`."""
     exact = {one.name for one in request.relation.attributes if one.type_name == "real"}
-    narrow = is_narrow(request.precision)
+    narrow = is_narrow(request.stored_as)
     return {
         *labels,
         *categories_of(request),

@@ -196,7 +196,7 @@ def _not_finite(survey: Survey, fills: Sequence[Fill]) -> str:
 
 def _check_narrow(rule: Rule, request: TrainRequest, survey: Survey, fills: Sequence[Fill], notify: Notify) -> None:
     """Warn of columns that bfloat16 represents too coarsely."""
-    names = narrow_numbers(rule.hdfg) if is_narrow(request.precision) else frozenset()
+    names = narrow_numbers(rule.hdfg) if is_narrow(request.stored_as) else frozenset()
     coarse = []
     for one in (one for one in fills if one.input in names):
         places = slice(one.element, one.element + one.count)
@@ -209,7 +209,7 @@ def _check_narrow(rule: Rule, request: TrainRequest, survey: Survey, fills: Sequ
                 level=Level.WARNING,
                 message=f"numbers of bfloat16 as large as those of {_named(request, *coarse)} differ by more than "
                 f"{2 * NARROW_ROUNDED:.0%} of the standard deviation",
-                hint="Use precision => 'binary32'; or subtract the mean in a query, or in the rule: "
+                hint="Use stored_as => 'binary32'; or subtract the mean in a query, or in the rule: "
                 "dana.functions.standardized(x) does for features.",
             )
         )

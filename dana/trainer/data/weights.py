@@ -22,14 +22,14 @@ BALANCED = "balanced"
 
 
 def bind_request(graph: Graph, request: TrainRequest, extents: Mapping[str, int] | None = None) -> Binding:
-    """Bind the rule to the table of the request, with its weights and its precision.
+    """Bind the rule to the table of the request, with its weights and its numbers.
 
     Raises
     ------
     UsageError
-        As `dana.compiler.binding.columns.bind`; or there is no such precision.
+        As `dana.compiler.binding.columns.bind`; or there are no such numbers.
     """
-    narrow = is_narrow(request.precision)
+    narrow = is_narrow(request.stored_as)
     bound = bind(
         graph,
         request.relation.schema,
