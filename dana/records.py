@@ -221,13 +221,17 @@ class Busy(TypedDict):
 
 
 class EstimatedCycles(TypedDict):
-    """Estimated cycles of a tuple and a page, those that an epoch has once, and what the machine waits for."""
+    """Estimated cycles of a tuple and a page, those that an epoch has once, and what the machine waits for.
+
+    ``repeats``: cycles that a tuple takes beyond those if all rows of tables that it adds to were added to just before.
+    """
 
     tuple: float
     page: float
     fixed: float
     busy: Busy
     waits_for: str
+    repeats: int
 
 
 class Bottleneck(TypedDict):

@@ -159,6 +159,7 @@ def _cells(candidate: Candidate, resources: Iterable[str]) -> list[str]:
 
 def _print_best(console: Console, found: Exploration, pages: int) -> None:
     from dana.codesign.chosen import records_text
+    from dana.codesign.cost import repeats_text
 
     bundle, cycles = found.best.bundle, found.best.cycles
     config = bundle.config
@@ -172,4 +173,6 @@ def _print_best(console: Console, found: Exploration, pages: int) -> None:
         f"{config.clock_hz / 1e6:.0f} MHz, {rate:.3g} GB/s; {found.gap:.1%} above the bound of link, units and a "
         f"batch's steps."
     )
+    if cycles.repeats:
+        console.print(shown(f"{repeats_text(cycles.repeats).capitalize()}."))
     console.print(shown(f"In SQL: dana_train(…, design => '{json.dumps(found.overrides)}')"), soft_wrap=True)

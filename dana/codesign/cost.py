@@ -70,6 +70,8 @@ class Cost:
         Cycles of the chain by the rule's line, of a whole batch.
     work_lines
         Operations of a tuple by the rule's line, those of special function units in their cycles.
+    repeats
+        `repeat_cycles`, no part of the others.
     """
 
     sections: Mapping[Section, SectionCost]
@@ -82,6 +84,7 @@ class Cost:
     kinds: Mapping[str, float]
     chain_lines: Mapping[int, float]
     work_lines: Mapping[int, float]
+    repeats: int
 
     @property
     def ratio(self) -> float:
@@ -100,6 +103,7 @@ class Cost:
             f"bound of the units     {self.bound:.2f} cycles; {self.ratio:.2f} times as many are taken",
             f"bound of the chain     {self.chain:.2f} cycles from models to their next values",
             *(f"{kind:22} {cycles:.2f} cycles" for kind, cycles in self.kinds.items()),
+            *([repeats_text(self.repeats)] if self.repeats else []),
         ]
         return "\n".join(lines) + "\n"
 
@@ -163,6 +167,7 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         kinds=kinds,
         chain_lines=_by_line(chain),
         work_lines=_by_line(work),
+        repeats=repeat_cycles(bundle),
     )
 
 
@@ -176,6 +181,20 @@ def record_cycles(bundle: Bundle) -> tuple[int, int]:
     latency = bundle.config.record_latency
     waits = cycles.RECORD_STORE + latency if stored else 0
     return cycles.RECORD_START + latency + bundle.batch * fetched, waits + bundle.batch * stored
+
+
+def repeat_cycles(bundle: Bundle) -> int:
+    """Cycles that a tuple waits, which no estimate counts, if all rows that it adds to were added to just before."""
+    adds = (one for one in bundle.section(Section.TUPLE) if one.ordered) if Section.TUPLE in bundle.sections else ()
+    return cycles.ORDER_WINDOW * sum(one.inner for one in adds)
+
+
+def repeats_text(waits: int) -> str:
+    """What an estimate does not count, given the result of `repeat_cycles`."""
+    return (
+        f"not counted: an addition to a row of a table waits {cycles.ORDER_WINDOW} cycles if one of the "
+        f"{cycles.ORDER_WINDOW} additions before it was to the same row; up to {waits} cycles of a tuple"
+    )
 
 
 def _by_line(parts: Iterable[tuple[Span | None, float]]) -> dict[int, float]:

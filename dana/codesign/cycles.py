@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dana.codesign.cost import record_cycles
+from dana.codesign.cost import record_cycles, repeat_cycles
 from dana.codesign.sample import Sample
 from dana.errors import InternalError
 from dana.simulator import Simulator
@@ -59,6 +59,8 @@ class Cycles:
     records
         Cycles of a page in which the engine and records wait for one another: each batch's are fetched before it and
         stored behind it.
+    repeats
+        Cycles that a tuple may take beyond those: `repeat_cycles`.
     """
 
     config: MachineConfig
@@ -70,6 +72,7 @@ class Cycles:
     engine: float
     rows: float
     records: float = 0.0
+    repeats: int = 0
 
     @property
     def density(self) -> str:
@@ -166,6 +169,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         engine=engine,
         rows=batches * _rows_of_batch(bundle),
         records=batches * between,
+        repeats=repeat_cycles(bundle),
     )
 
 

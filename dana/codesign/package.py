@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.codesign.chosen import records_text
+from dana.codesign.cost import repeats_text
 from dana.codesign.fitting import RESOURCES
 from dana.codesign.records import record_image, start_rows
 from dana.codesign.search import Candidate, explore
@@ -357,6 +358,7 @@ def _notes(found: Candidate) -> str:
         *(["", f"There are {records_text(tables[-1])}."] if found.bundle.tables else []),
         *([] if supply is None else ["", f"{supply[0].upper()}{supply[1:]}."]),
         *(["", AGAIN.format(batch=found.bundle.batch)] if found.bundle.cut else []),
+        *(["", f"{repeats_text(cycles.repeats).capitalize()}."] if cycles.repeats else []),
         "",
         "| resource | estimate | of the device |",
         "|---|--:|--:|",

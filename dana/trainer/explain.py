@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from dana.codesign.area import area_of
 from dana.codesign.chosen import records_text
+from dana.codesign.cost import repeats_text
 from dana.codesign.cycles import Cycles, count_cycles, measure_cycles
 from dana.codesign.sample import Sample, sample_pages, sample_table
 from dana.codesign.search import Exploration, explore
@@ -247,6 +248,7 @@ def _cycles(cycles: Cycles) -> Json:
             "units": cycles.unit_use,
         },
         "waits_for": cycles.bottleneck,
+        "repeats": cycles.repeats,
     }
 
 
@@ -351,6 +353,7 @@ def lines(explained: Json) -> list[str]:
         f"  busy: link {busy['link']:.0%}, unpacker {busy['unpacker']:.0%}, engine {busy['engine']:.0%}, "
         f"units {busy['units']:.0%}",
     ]
+    made += [f"  {repeats_text(cycles['repeats'])}"] if cycles["repeats"] else []
     made.append(f"  why: {explained['why']['text']}")
     epoch = explained["epoch"]
     if epoch is not None:

@@ -121,3 +121,15 @@ def test_what_is_no_machine_is_said(override: str, message: str, capsys: pytest.
     arguments = ["--features", "3", "--device", "lfe5um5g-85", "--design", override, "-o", "nowhere"]
     assert main(["hdl", RULE, *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_waits_that_no_figure_counts_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "sparse.py"
+    file.write_text(
+        "import dana\nw = dana.table([99])\nc, x = dana.input([5]), dana.input([5])\nsparse = dana.algo(w, c, x)\n"
+        'sparse.addRows(w[c], dana.sigma(w[c] * x) * x, 8, "mean")\n'
+    )
+    assert main(["design", str(file), "--schema", "c int4[5], x float4[5]", "--device", "lfe5um5g-85"]) == 0
+    assert re.search(
+        r"^Not counted: an addition to a row .* up to 50 cycles of a tuple\.$", capsys.readouterr().out, re.M
+    )

@@ -240,6 +240,21 @@ def test_rows_that_no_page_holds_are_read_from_frames() -> None:
     assert f"time on the page link  {cycles:.2f} cycles of a tuple" in compiled("--emit", "cost", *WIDE).decode()
 
 
+def test_what_an_estimate_does_not_count_is_said(tmp_path: Path) -> None:
+    """Of sparse rows: no table's numbers are at hand."""
+    file = tmp_path / "sparse.py"
+    file.write_text(
+        "import dana\nw = dana.table([99])\nc, x = dana.input([5]), dana.input([5])\nsparse = dana.algo(w, c, x)\n"
+        'sparse.addRows(w[c], dana.sigma(w[c] * x) * x, 8, "mean")\n'
+    )
+    of = ("--schema", "c int4[5], x float4[5]", "--emit", "cost")
+    said = (
+        "not counted: an addition to a row of a table waits 10 cycles if one of the 10 additions before it was to the"
+    )
+    assert f"\n{said} same row; up to 50 cycles of a tuple\n" in compiled(*of, rule=str(file)).decode()
+    assert "not counted" not in compiled("--features", "3", "--emit", "cost").decode()
+
+
 def test_dims_batch_and_metas_are_as_the_command_says(tmp_path: Path) -> None:
     """In the Bundle, in what passes made, and in cycles of a tuple."""
     ratings = ("--schema", "i int4, j int4, y float4", "--label", "y")

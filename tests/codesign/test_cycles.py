@@ -15,7 +15,9 @@ from dana.storage.builder import build_pages
 from dana.storage.frames import framed
 from dana.storage.schema import Attribute, TableSchema
 from dsl import compile_rule
+from hwgen.spec import cycles
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.counters import EpochCounters
 
 RULE = """
 import dana
@@ -27,6 +29,13 @@ linear = dana.algo(w, x, y)
 grad = linear.merge((dana.sigma(w * x, 1) - y) * x, {batch}, "+")
 linear.setModel(w - 0.001 * grad)
 """
+SPARSE = """import dana
+w, v = dana.table([{n}]), dana.table([{n}])
+c, x, y = dana.input([{k}]), dana.input([{k}]), dana.output()
+r = dana.algo(w, v, c, x, y)
+e = dana.sigma(w[c] * x + v[c] * x) - y
+r.addRows(w[c], e * x, 16, "+")
+"""
 PAGES = 2000
 """Several batches of each size: the estimate is for the long run."""
 
@@ -37,8 +46,8 @@ def columns(features: int) -> TableSchema:
     return TableSchema(relation="t", attributes=tuple(attributes))
 
 
-def array(features: int) -> TableSchema:
-    wide = Attribute(name="x", type_oid=1021, type_name="real[]", length=-1, align="i", array_length=features)
+def array(features: int, name: str = "x") -> TableSchema:
+    wide = Attribute(name=name, type_oid=1021, type_name="real[]", length=-1, align="i", array_length=features)
     return TableSchema(relation="t", attributes=(wide, columns(0).attributes[0]))
 
 
@@ -175,3 +184,32 @@ def test_records_are_waited_for(design: dict[str, int], bottleneck: str) -> None
     assert found.epoch(counted.tuples / found.tuples) == pytest.approx(counted.cycles, rel=0.03)
     assert 0 <= found.fixed < 10 * found.page
     assert found.bottleneck == bottleneck
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+def test_what_repeated_rows_cost_is_said_and_not_counted(tables: int) -> None:
+    """Sparse rows of numbers that all differ take what the estimate says; of equal ones, what it says beyond that."""
+    rows, k, n = 1600, 14, 123
+    schema = TableSchema(
+        relation="t", attributes=(*(array(k, name).attributes[0] for name in "cx"), columns(0).attributes[0])
+    )
+    source = SPARSE.format(n=n, k=k) + 'r.addRows(v[c], e * x, 16, "+")\n' * (tables - 1)
+    bundle = default_bundle(bind(compile_rule(source).hdfg, schema), schema, max_tuples=rows)
+    found = measure_cycles(bundle, sample_pages(schema, page_size=8192))
+
+    def taken(numbers: list[list[float]]) -> EpochCounters:
+        simulator = Simulator(bundle.config)
+        simulator.load(bundle)
+        return simulator.run_epoch(build_pages(schema, [(one, [1.0] * k, 0.0) for one in numbers]))
+
+    others, equal = (
+        taken([[float((row * k + e) % n) for e in range(k)] for row in range(rows)]),
+        taken([[7.0] * k] * rows),
+    )
+    estimate = found.epoch(rows / found.tuples)
+    assert others.cycles == pytest.approx(estimate, rel=0.02)
+    assert equal.cycles == pytest.approx(estimate + rows * found.repeats, rel=0.02)
+    # the first number of a batch repeats none
+    waits = rows * found.repeats - rows // 16 * tables * cycles.ORDER_WINDOW
+    assert equal.engine_busy - others.engine_busy == waits
+    assert found.repeats == tables * k * cycles.ORDER_WINDOW

@@ -38,6 +38,15 @@ error = dana.sigma(w * x, 1) - y
 whole.setModel(w - 0.001 * whole.merge(error * x, dana.all, "+"))
 whole.setLoss(error * error)
 """
+SPARSE = """\
+import dana
+w, v = dana.table([123]), dana.table([123])
+c, x, y = dana.input([14]), dana.input([14]), dana.output()
+sparse = dana.algo(w, v, c, x, y)
+error = dana.sigma(w[c] * x + v[c] * x) - y
+sparse.addRows(w[c], error * x, 16, "mean")
+sparse.addRows(v[c], -error * x, 16, "mean")
+"""
 ALL = {**{f"dana.rules.{name}": rules.text(name) for name in rules.NAMES}, **RULES, "whole": WHOLE}
 del ALL["extents"]  # no table says both extents of its matrix
 DIM = 3
@@ -193,6 +202,15 @@ def test_rows_that_run_side_by_side_are_told() -> None:
     assert (explained["why"]["line"], explained["why"]["change"]) == (8, None)
     assert (explained["batch"], explained["side_by_side"]) == (1, 32)
     assert any("up to 32 tuples side by side: a batch ends where" in line for line in lines(explained))
+
+
+def test_waits_that_no_estimate_counts_are_told() -> None:
+    """Of a rule with sparse rows; of others there are none."""
+    for source, waits in ((SPARSE, 2 * 14 * 10), (RULES["rows"], 0)):
+        explained = explain(asked(source, 100), DesignStore())
+        assert explained["cycles"]["repeats"] == waits
+        said = [line for line in lines(explained) if line.startswith("  not counted: ")]
+        assert [line.endswith(f"to the same row; up to {waits} cycles of a tuple") for line in said] == [True][:waits]
 
 
 @pytest.mark.parametrize("design", [{"record_depth": 0}, {}, {"clusters": 2}, {"clusters": 1, "record_depth": 4}])
