@@ -387,6 +387,7 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
             records=tuples_together > 1 and bool(given.get("record_depth")),
             divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
             crossed=bool(given.get("crossed", 1)),
+            pauses=bool(given.get("pause", 0)),
         )
         for threads, clusters in ways
     ]

@@ -73,6 +73,7 @@ OVERRIDES = (
     "functions",
     "crossed",
     "converters",
+    "pause",
 )
 OF_AREA = (*(name for name in OVERRIDES if name not in ("link_bytes", "link_rate", "clock_hz")), "record_depth")
 """Overrides without which a machine may be smaller."""
@@ -89,6 +90,7 @@ ALWAYS = (
     "divide_interval",
     "striders",
     "converters",
+    "pause",
 )
 """Fields that do not change when a machine is shrunk."""
 

@@ -82,6 +82,7 @@ def _candidates(plan: Plan, config: MachineConfig, max_tuples: int) -> Iterator[
         lanes=config.lanes,
         divide_interval=config.divide_interval,
         crossed=bool(config.crossed),
+        pauses=bool(config.pause),
     )
     # down to 2: batches of one tuple are the rule's own
     for size in _halves(together, 2):

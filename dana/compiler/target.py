@@ -35,6 +35,8 @@ class Target:
         Cycles from one quotient of a division unit to the next.
     crossed
         Whether exchanges may cross (docs/machine.md, "Exchanges").
+    pauses
+        Whether the machine pauses behind the merges of a batch (docs/machine.md, "Pauses"), where the plan lets it.
     """
 
     threads: int
@@ -45,6 +47,7 @@ class Target:
     levels: int = 0
     divide_interval: int
     crossed: bool
+    pauses: bool = False
 
     @property
     def round_tuples(self) -> int:

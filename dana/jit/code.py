@@ -34,7 +34,7 @@ MAX_TEXT = 4 << 20
 """Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
 DIGEST = hashlib.sha256().digest_size
 TABLES = {
-    "merges": structures.CompiledMerge,
+    "merges": structures.Merge,
     "passes": structures.CompiledPass,
     "symbols": structures.CompiledSymbol,
     "tables": structures.CompiledTable,
@@ -161,14 +161,15 @@ def assemble(graph: Graph, bundle: Bundle, *, most_memory: float = inf) -> bytes
     text = str(emitter.emit())
     # for each merge the pass that ends with it; the loss comes last
     joined = [*((plan.phase[k] - AFTER) // 2 for k in plan.merges), len(plan.passes) - 1]
+    shapes = [*(_vectors(plan.shape(k)) for k in plan.merges), (1, 1, 1)]
     names = [[f"{part}_{number}" for part in ("between", "block", "one")] for number in range(len(plan.passes) - 1)]
     facts = {
         "processor": _processor(),
         "functions": {key: name for key, name in emitter.functions.items() if key in FUNCTIONS},
         "passes": [[name if name in emitter.functions else None for name in of] for of in names],
         "merges": [
-            (one.first, one.size, one.levels, Opcode[one.op.upper()], k)
-            for one, k in zip(memory.merged, joined, strict=False)
+            (one.first, one.size, one.levels, stride, Opcode[one.op.upper()], k, leading, last)
+            for one, k, (leading, last, stride) in zip(memory.merged, joined, shapes, strict=False)
         ],
         "symbols": _symbols(plan, emitter, bundle),
         "tables": [(number, memory.at[k]) for k, number in tables.items()],
@@ -264,12 +265,16 @@ def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> list[tuple[object,
 
 
 def _symbol(symbol: Symbol, first: int, shape: tuple[int, ...]) -> tuple[object, ...]:
-    if not shape:
-        leading, last, stride, broadcast = 1, 1, 1, True
-    else:
-        leading, last, broadcast = prod(shape[:-1]), shape[-1], symbol.broadcast
-        stride = strides(shape)[-2] if len(shape) > 1 else 0
+    leading, last, stride = _vectors(shape)
+    broadcast = symbol.broadcast or not shape
     return symbol.row, leading, last, first, stride, broadcast, True, symbol.kind == "model"
+
+
+def _vectors(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Vectors of a value, floats of each, and from one to the next."""
+    if not shape:
+        return 1, 1, 1
+    return prod(shape[:-1]), shape[-1], strides(shape)[-2] if len(shape) > 1 else 0
 
 
 def _input(bundle: Bundle, one: InputPlace) -> tuple[int, int, int]:

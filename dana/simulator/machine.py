@@ -54,7 +54,7 @@ _FLOAT = ctypes.sizeof(ctypes.c_float)
 
 
 class Joined:
-    """What native code calls to exchange merges with other parts.
+    """What the native core calls to exchange merges with other parts.
 
     Attributes
     ----------
@@ -94,6 +94,8 @@ class Simulator:
         One of `KERNELS`; None: the best for this processor.
     plain
         Every Strider instruction is interpreted by itself. The results are the same.
+    pause
+        Cycles of each pause, of a machine that pauses behind the merges of a batch.
 
     Raises
     ------
@@ -105,8 +107,11 @@ class Simulator:
         The native core has not been built.
     """
 
-    def __init__(self, config: MachineConfig, *, kernels: str | None = None, plain: bool = False) -> None:
+    def __init__(
+        self, config: MachineConfig, *, kernels: str | None = None, plain: bool = False, pause: int = 0
+    ) -> None:
         self.config = config
+        self._pause = pause
         self._core = native.library()
         machine = native.machine_data(config)
         address = self._core.sim_new(ctypes.byref(machine), None if kernels is None else kernels.encode(), plain)
@@ -154,6 +159,7 @@ class Simulator:
         data = native.bundle_data(bundle)
         self._core.sim_load(self._usable(), ctypes.byref(data), addresses, ctypes.byref(problem))
         self._bundle = bundle
+        self._core.sim_pause(self._usable(), self._pause)
         self._drop_helpers()
         # after sim_load: until then the core may point to the arrays of the previous Bundle
         self._held = held
@@ -220,10 +226,12 @@ class Simulator:
         self._helpers = []
 
     def join(self, exchange: Callable[[bytes], bytes], parts: int) -> Joined:
-        """Have attached code join its merges with those of other parts of the rows, by the language's tree.
+        """Join the merges of attached code, or of a Bundle with `merges`, with those of other parts of the rows, by the
+        language's tree.
 
-        A batch then has the tuples of all parts, and an epoch ends in all of them at once. Pages that are compared with
-        the engine's are not part of it.
+        A batch then has the tuples of all parts, and an epoch ends in all of them at once. A part whose tuples are in
+        fewer batches than those of others ends it without the last models. Pages that are compared with the engine's
+        are not part of it.
 
         Parameters
         ----------

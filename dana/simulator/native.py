@@ -69,6 +69,7 @@ def library() -> ctypes.CDLL:
         ("sim_share", None, (pointer, pointer, ctypes.c_int32)),
         ("sim_shared_tuples", ctypes.c_uint64, (pointer,)),
         ("sim_join", None, (pointer, ctypes.POINTER(structures.Join))),
+        ("sim_pause", None, (pointer, ctypes.c_int64)),
         ("sim_differs", ctypes.c_int32, (pointer,)),
         ("sim_proved", ctypes.c_int32, (pointer,)),
         ("sim_special_address", pointer, ()),
@@ -146,11 +147,11 @@ def bundle_data(bundle: Bundle) -> structures.BundleData:
     return found[0]
 
 
-_made: dict[int, tuple[structures.BundleData, list[np.ndarray]]] = {}
+_made: dict[int, tuple[structures.BundleData, list[object]]] = {}
 """By the Bundle's id, with the arrays that they point into."""
 
 
-def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray]]:
+def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[object]]:
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
@@ -164,9 +165,12 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray
         "tables": _table([(table.records, table.rows) for table in bundle.tables], structures.TableData),
         "held": _table([_held(symbol) for symbol in bundle.symbols if symbol.table], structures.HeldData),
     }
+    merges = (structures.Merge * len(bundle.merges))(*map(_merge, bundle.merges))
     data = structures.BundleData(
         **{name: table.ctypes.data for name, table in tables.items()},
         **{f"n_{name}": len(table) for name, table in tables.items()},
+        merges=ctypes.addressof(merges),
+        n_merges=len(merges),
         constants=constants.ctypes.data,
         image=image.ctypes.data,
         image_rows=len(image),
@@ -174,7 +178,15 @@ def _bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[np.ndarray
         sections=(ctypes.c_int32 * len(engine.Section))(*(bundle.sections.get(s, NO_SECTION) for s in engine.Section)),
         **{name: getattr(bundle, name) for name in SIZES},
     )
-    return data, [*tables.values(), constants, image]
+    return data, [*tables.values(), constants, image, merges]
+
+
+def _merge(symbol: Symbol) -> structures.Merge:
+    *leading, last = symbol.shape or (1,)
+    op = engine.Opcode[symbol.name.upper()]
+    return structures.Merge(
+        op=op, leading=prod(leading), last=last, row=symbol.row, broadcast=symbol.broadcast or not symbol.shape
+    )
 
 
 def _held(symbol: Symbol) -> tuple[int, ...]:

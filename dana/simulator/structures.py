@@ -111,7 +111,7 @@ class HeldData(ctypes.Structure):
 
 class BundleData(ctypes.Structure):
     """hwgen.spec.bundle.Bundle; constants of SIM_TEMPORARIES words, image of [image_rows][lanes], -1 for a section that
-    is not there."""
+    is not there, merges that a host joins."""
 
     _fields_ = (
         *pointers("const struct sim_instruction", "program"),
@@ -120,7 +120,8 @@ class BundleData(ctypes.Structure):
         *pointers("const uint32_t", "constants image"),
         *pointers("const struct sim_table", "tables"),
         *pointers("const struct sim_held", "held"),
-        *_i32("n_program n_strider n_columns image_rows n_tables n_held"),
+        *pointers("const struct sim_merge", "merges"),
+        *_i32("n_program n_strider n_columns image_rows n_tables n_held n_merges"),
         ("sections", ctypes.c_int32 * len(engine.Section)),
         *_i32("group tuple_rows level_stride levels"),
         ("batch", ctypes.c_uint32),
@@ -147,11 +148,12 @@ class Problem(ctypes.Structure):
     _fields_ = (*_i32("kind section position"), *_i64("found limit"))
 
 
-class CompiledMerge(ctypes.Structure):
-    """A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. It is joined
-    at the end of pass number `pass`, from 0."""
+class Merge(ctypes.Structure):
+    """A merge, joined at the end of pass number `pass`, from 0: `leading` vectors of `last` floats. In code, a stack:
+    levels of `size` floats from `first` on; level k holds 2 to the power of k tuples; `stride` floats from one vector
+    to the next. In the scratchpad, from `row` on; broadcast: each float in a row of its own."""
 
-    _fields_ = (*_i64("first size levels"), *_i32("op pass"))
+    _fields_ = (*_i64("first size levels stride"), *_i32("op pass leading last row broadcast"))
 
 
 class CompiledPass(ctypes.Structure):
@@ -203,7 +205,7 @@ class CompiledData(ctypes.Structure):
         *pointers("sim_compiled_rows", "rows last_row"),
         *pointers("float", "state"),
         *pointers("int64_t", "slots"),
-        *pointers("const struct sim_compiled_merge", "merges"),
+        *pointers("const struct sim_merge", "merges"),
         *pointers("const struct sim_compiled_pass", "passes"),
         *pointers("const struct sim_compiled_symbol", "symbols"),
         *pointers("const struct sim_compiled_table", "tables"),

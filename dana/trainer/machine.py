@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 from types import EllipsisType
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,13 @@ Floats = npt.NDArray[np.float32]
 
 ROWS_AT_ONCE = 1 << 14
 """Rows of the scratchpad that are read or written at a time; their copy fits into the processor's cache."""
+
+
+class Joins(Protocol):
+    """What a machine joins its batches by."""
+
+    error: BaseException | None
+    """What ended an epoch and was not raised."""
 
 
 class Machine(ABC):
@@ -93,6 +100,10 @@ class Machine(ABC):
         simulator = Simulator(bundle.config)
         simulator.load(bundle)
         return simulator
+
+    @abstractmethod
+    def join(self, exchange: Callable[[bytes], bytes], parts: int) -> Joins:
+        """Join the batches of epochs from now on with those of other parts; see `Simulator.join`."""
 
     def compiled(self, request: TrainRequest, design: Design, *, loss_only: bool) -> Compiled | None:
         """Return what compiles machine code for the training; None: this machine runs none."""

@@ -77,7 +77,7 @@ class Compiled:
         self._scale = max(1.0, len(design.bundle.program) / SHORT)
         self._mode = os.environ.get(VARIABLE)
         if request.part is not None and request.part.mode == "batch" and self._mode != "never":
-            self._mode = "always"  # only code joins its merges with those of other parts
+            self._mode = "always"  # the other parts wait for this one in each batch
         self._compilation: Thread | None = None
         self._looked = False
         self._stored: bytes | None = None

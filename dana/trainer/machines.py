@@ -20,6 +20,7 @@ from dana.simulator.machine import Observer, Simulator
 from dana.trainer.contract import Link, Notify, SqlState, Stream, Training, TrainingError, TrainRequest
 from dana.trainer.designs import Design, DesignStore, rule_graph
 from dana.trainer.interpreter import InterpretedTraining
+from dana.trainer.joining import Joining
 from dana.trainer.machine import Machine, PageCollector
 from dana.trainer.machine_code import Compiled
 from dana.trainer.parts import Following, Leading
@@ -28,6 +29,7 @@ from hwgen.driver import BoardError
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
+from hwgen.spec.strider import Fault
 
 Words = npt.NDArray[np.uint32]
 
@@ -66,12 +68,24 @@ class Simulated(Simulator, Bundled):
 def open_part(
     request: TrainRequest, designs: DesignStore, notify: Notify, stream: Stream | None, link: Link
 ) -> Training:
-    """Return a part of a training on several servers, on the simulator."""
-    assert request.part is not None
-    design = designs.get(request, notify=notify)
-    kind = Following if request.part.number else Leading
+    """Return a part of a training on several servers."""
+    part, kind = request.part, MACHINES[request.machine]
+    assert part is not None
+    assert issubclass(kind, Bundled)
+    pauses = {"pause": 1} if part.mode == "batch" else {}
+    design = designs.get(replace(request, design={**request.design, **pauses}), notify=notify)
+    if pauses and not design.bundle.merges and kind is not Simulated:
+        raise TrainingError(
+            f"rule {request.rule!r} cannot be trained with sync => 'batch' on machine {request.machine!r}, which would "
+            "have to pause once in a batch: it uses values of a batch in its rows again, or batches of one row",
+            hint="Train with machine => 'sim', or with sync => 'gather'.",
+        )
+    if part.number:
+        machine = kind(design.bundle.config)
+        return Following(request, design, machine, notify, stream, judge=judge_of(request, designs), link=link)
+    # it takes no pages
     machine = Simulated(design.bundle.config)
-    return kind(request, design, machine, notify, stream, judge=judge_of(request, designs), link=link)
+    return Leading(request, design, machine, notify, stream, judge=judge_of(request, designs), link=link)
 
 
 def judge_of(
@@ -139,6 +153,8 @@ class Rtl(Bundled):
         From its methods, if the machine hangs or reports an error.
     """
 
+    _joining: Joining | None = None
+
     def __init__(self, config: MachineConfig, *, patience: int | None = None) -> None:
         # before the imports, which would fail with the name of a module and not of the extra
         self.prepare()
@@ -167,8 +183,14 @@ class Rtl(Bundled):
             ) from error
 
     def load(self, bundle: Bundle) -> None:
+        self._merges = bundle.merges
         with _board_errors():
             self._machine.load(bundle)
+
+    def join(self, exchange: Callable[[bytes], bytes], parts: int) -> Joining:
+        del parts  # each exchange says it
+        self._joining = Joining(exchange, self._merges)
+        return self._joining
 
     def write_rows(self, row: int, rows: Words, *, table: int = 0) -> None:
         with _board_errors():
@@ -188,9 +210,15 @@ class Rtl(Bundled):
         self._collector.take()
 
     def end_epoch(self) -> EpochCounters:
+        joining = self._joining
+        if joining is not None:
+            joining.begin()
         with _board_errors():
             # the fault of a page is in the counters, as with the simulator; a BoardError is the machine's own
-            return self._machine.run_epoch(self._collector.take())
+            counters = self._machine.run_epoch(self._collector.take(), joining)
+        if joining is not None and counters.fault is Fault.NONE:
+            joining.finish()
+        return counters
 
     def close(self) -> None:
         self._collector.take()

@@ -20,7 +20,7 @@ import numpy as np
 
 from dana.errors import InternalError
 from dana.predictor.centres import Centres
-from dana.simulator.machine import Joined, Observer, Simulator
+from dana.simulator.machine import Observer, Simulator
 from dana.trainer.contract import (
     EpochReport,
     HeldOut,
@@ -39,7 +39,7 @@ from dana.trainer.contract import (
 from dana.trainer.data.combined import TALLIED, Array, Found, combined
 from dana.trainer.data.likelihood import Basis, Family, LikelihoodObserver
 from dana.trainer.designs import Design, rule_graph
-from dana.trainer.machine import Machine, write_symbol
+from dana.trainer.machine import Joins, Machine, write_symbol
 from dana.trainer.machine_code import unavailable
 from dana.trainer.messages.page_errors import no_rows_error
 from dana.trainer.training import MachineTraining
@@ -136,8 +136,8 @@ def check_rule(request: TrainRequest, part: Part) -> None:
     graph, by = rule_graph(request), f"sync => '{part.mode}'"
     if part.mode not in ("batch", "epoch"):
         raise TrainingError(f'argument "sync" must be gather, batch or epoch, not {part.mode!r}')
-    if request.machine != "sim":
-        raise TrainingError(f"{by} trains on machine 'sim', not {request.machine!r}")
+    if request.machine == "interp":
+        raise TrainingError(f"{by} trains on machine 'sim' or 'rtl', not {request.machine!r}")
     why = _no_batch(graph, request) if part.mode == "batch" else _no_average(graph)
     if any(graph.nodes[k].init.kind is InitKind.CENTRES for k in graph.models):
         why = "it starts from rows of the whole table"
@@ -269,25 +269,26 @@ class Leading(_Parted):
         expected: dict[str, Array] = {"counters": np.zeros(len(COUNTERS), np.int64)}
         answers = self._lead("epoch", {}, expected)
         found = [dict(zip(COUNTERS, one["counters"].tolist(), strict=True)) for one in answers]
+        # a part that has fewer batches than others has not the last models
+        batches = [one["batches"] for one in found]
         if self._part.mode == "epoch":
-            state = self._averaged([one["tuples"] for one in found])
+            self._take(self._averaged([one["tuples"] for one in found]))
         else:
-            (state,) = self._states_of("first")
-        self._take(state)
-        if self._part.mode == "epoch":
+            self._take(*self._followers_states(1 + batches.index(max(batches))))
+        if self._part.mode == "epoch" or min(batches) < max(batches):
             self._tell()
         slowest = max(found, key=lambda one: int(one["cycles"]))
         counts = {name: sum(one[name] for one in found) for name in ("tuples", "skipped")}
         return EpochCounters(**{**slowest, **counts})
 
-    def _states_of(self, command: str) -> list[dict[str, Array]]:
-        """Models, states and results of the followers that the command asks for them."""
-        answers = [unpacked(answer)[1] for answer in self._link.lead(packed(command, {}))]
+    def _followers_states(self, part: int = 0) -> list[dict[str, Array]]:
+        """Models, states and results of a follower, or of all."""
+        answers = [unpacked(answer)[1] for answer in self._link.lead(packed("state", {"part": np.array(part)}))]
         return [like(one, self._expected) for one in answers if one]
 
     def _averaged(self, tuples: Sequence[int]) -> dict[str, Array]:
         """The mean of models and states over the rows, in binary64 and the order of the parts; the sum of losses."""
-        states = self._states_of("state")
+        states = self._followers_states()
         total = sum(tuples)
         if len(states) != len(tuples) or not total:
             raise _malformed(f"{len(states)} states of {len(tuples)} parts with {total} rows")
@@ -353,7 +354,7 @@ class Following(_Parted):
     """A follower's training."""
 
     _held_out: HeldOut | None = None
-    _joined: Joined | None = None
+    _joined: Joins | None = None
     """What exchanges merges while an epoch runs; None: models are averaged after it."""
 
     def _exchange(self, merges: bytes) -> bytes:
@@ -382,7 +383,6 @@ class Following(_Parted):
         """
         self._held_out, self._digest = held_out, digest
         if self._part.mode == "batch":
-            assert isinstance(self._machine, Simulator)
             self._joined = self._machine.join(self._exchange, self._part.count)
         answer = b""
         while True:
@@ -416,10 +416,11 @@ class Following(_Parted):
     def _epoch(self, _: Arrays, feed: Callable[[Sink], int]) -> Arrays:
         sink = self.sink
         compiled = self._compiled
-        if self._joined is not None and (compiled is None or not compiled.attached):
+        coded = compiled is not None and compiled.attached
+        if self._joined is not None and not coded and not self._bundle.merges:
             raise TrainingError(
-                f"sync => 'batch' needs machine code of rule {self._request.rule!r}, and there is none: "
-                f"{unavailable() or 'it was not compiled'}",
+                f"sync => 'batch' needs machine code of rule {self._request.rule!r}, which uses values of a batch in "
+                f"its rows again, or batches of one row, and there is none: {unavailable() or 'it was not compiled'}",
                 sqlstate=SqlState.FEATURE_NOT_SUPPORTED,
                 hint="The worker's log has the details. With sync => 'gather' it is not needed.",
             )
@@ -437,11 +438,9 @@ class Following(_Parted):
             compiled.after_epoch(self._notify)
         return {"counters": np.array([getattr(counters, name) for name in COUNTERS], np.int64)}
 
-    def _state(self, _: Arrays, __: Callable[[Sink], int]) -> Arrays:
-        return {name: self._read(one) for name, one in self._states.items()}
-
-    def _first(self, arrays: Arrays, feed: Callable[[Sink], int]) -> Arrays:
-        return self._state(arrays, feed) if self._part.number == 1 else {}
+    def _state(self, arrays: Arrays, _: Callable[[Sink], int]) -> Arrays:
+        part = int(like(arrays, {"part": np.zeros((), np.int64)})["part"])
+        return {name: self._read(one) for name, one in self._states.items()} if part in (0, self._part.number) else {}
 
     def _look(self, arrays: Arrays, feed: Callable[[Sink], int]) -> Arrays:
         layout = self.layout
@@ -491,7 +490,6 @@ COMMANDS: Mapping[str, Callable[[Following, Arrays, Callable[[Sink], int]], Arra
     "adopt": Following._adopt,
     "epoch": Following._epoch,
     "state": Following._state,
-    "first": Following._first,
     "look": Following._look,
     "judge": Following._judge_models,
     "validate": Following._validate,

@@ -5,7 +5,7 @@ accesses is that of `docs/registers.md`. It is independent of bus, file and simu
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from hwgen.driver.watch import patience as longest
 from hwgen.spec import board, load, registers
 from hwgen.spec.aperture import address
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
-from hwgen.spec.bundle import Bundle, Words
+from hwgen.spec.bundle import Bundle, Floats, Words
 from hwgen.spec.config import NOT_HARDWARE, ConfigError, MachineConfig
 from hwgen.spec.counters import EpochCounters, read_counters
 from hwgen.spec.load import Held
@@ -35,6 +35,11 @@ KNOWN_STATUS = sum(BoardStatus) | 0xFF00
 STOPPING = 10.0
 """Seconds that a board may take to become idle after a stop."""
 RESET_BOTH = "reset the board together with the interconnect to its memories"
+
+
+Join = Callable[[Floats, bool], Floats]
+"""Takes the merges of a batch, one after another in the Bundle's order, and whether the batch is the epoch's last;
+returns them joined with those of other boards."""
 
 
 class Registers(Protocol):
@@ -189,7 +194,15 @@ class Board:
         self._holds(Held(rows=row + len(words)))
         self._registers.write(address(Region.SCRATCH, row * self.config.lanes, self.config), words.ravel())
 
-    def train(self, pages: Any, *, epochs: int, seconds: float | None = None, patience: int | None = None) -> BoardRun:
+    def train(
+        self,
+        pages: Any,
+        *,
+        epochs: int,
+        seconds: float | None = None,
+        patience: int | None = None,
+        join: Join | None = None,
+    ) -> BoardRun:
         """Train on whole pages that follow one another in a buffer of bytes; go on from the model that is there.
 
         A table that the memory does not hold streams through it. A fault of the data is the run's
@@ -203,6 +216,9 @@ class Board:
             Time that it may take; None: any.
         patience
             Cycles in which a page must be read or an epoch end; None: more than the Bundle's work can take.
+        join
+            What joins the merges of a batch with those of other boards, for a Bundle with `merges`; None: they stay as
+            they are.
 
         Raises
         ------
@@ -240,8 +256,12 @@ class Board:
         with self._stopped_on_error():
             for at, words in blocks:
                 self._registers.write(at, words)
-            ready = 0
+            ready = pauses = 0
             while (status := self._status()) & BoardStatus.BUSY:
+                if status & BoardStatus.PAUSED:
+                    self._join(bundle, join, last=bool(status & BoardStatus.LAST))
+                    pauses += 1
+                    continue
                 if status & BoardStatus.UNANSWERED:
                     raise BusHang(self._silence())
                 if end is not None and time.monotonic() > end:
@@ -249,7 +269,7 @@ class Board:
                 # cycles first: what is read after them is no older, so no standstill is counted too long
                 now, read = self._get(BoardRegister.CYCLES), self._get(BoardRegister.PAGES_READ)
                 filled = ready if whole else self._fill(data, count, epochs, slots, ready, read)
-                watch.look(now, (read, self._get(BoardRegister.EPOCHS_RUN), filled))
+                watch.look(now, (read, self._get(BoardRegister.EPOCHS_RUN), filled, pauses))
                 if filled == ready:
                     self._registers.wait()
                 ready = filled
@@ -379,6 +399,30 @@ class Board:
         if until > ready:
             self._put(BoardRegister.PAGES_READY, until % (1 << 32))
         return until
+
+    def _join(self, bundle: Bundle, join: Join | None, *, last: bool) -> None:
+        """Join the merges of the batch that is paused, and let the machine go on."""
+        self._put(BoardRegister.INTERRUPT, 1)
+        lanes = self.config.lanes
+        try:
+            found = [self.read_rows(one.row, one.rows(lanes)).view(np.float32) for one in bundle.merges]
+            if not self._status() & BoardStatus.PAUSED:
+                return  # a fault of a later page stopped it
+            if join is not None:
+                own = [one.collect(rows).ravel() for one, rows in zip(bundle.merges, found, strict=True)]
+                joined = join(np.concatenate(own), last)
+                for one, values in zip(
+                    bundle.merges, np.split(joined, np.cumsum([len(each) for each in own])[:-1]), strict=True
+                ):
+                    self.write_rows(one.row, one.place(values.reshape(one.shape), lanes).view(np.uint32))
+            self._resume()
+        except BoardError:
+            # an access that is rejected where the machine has stopped in the meantime: the fault is in its status
+            if self._status() & BoardStatus.PAUSED:
+                raise
+
+    def _resume(self) -> None:
+        self._registers.write(address(Region.CONTROL, Register.CONTROL), np.array([registers.RESUME], np.uint32))
 
     def _ended(self, bundle: Bundle) -> BoardRun:
         self._put(BoardRegister.INTERRUPT, 1)

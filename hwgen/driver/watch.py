@@ -43,7 +43,7 @@ class Watch:
         now
             Cycles of the training, modulo 2**32, read before `state` was.
         state
-            Pages read, epochs ended, pages ready.
+            Pages read, epochs ended, and whatever else shows progress.
         """
         if state != self._state:
             self._state, self._last, self._waited = state, None, 0
@@ -53,7 +53,7 @@ class Watch:
             self._waited += (now - self._last) % (1 << CYCLE_BITS)
         self._last = now
         if self._waited > self._patience:
-            read, ended, _ = state
+            read, ended, *_ = state
             raise MachineHang(
                 f"the machine must read a page or end an epoch within {self._patience} cycles, but it has not: "
                 f"{read} pages were read and {ended} epochs ended. Please report the Bundle as a bug"

@@ -103,6 +103,8 @@ struct Board {
     uint32_t stall = 0;    // of 256 cycles on each channel of a page bus
     uint64_t random = 1;
     uint64_t now = 0;
+    uint64_t interrupted = 0;  // the cycle in which it interrupted last
+    bool interrupts = false;
     Records records;
 
     uint32_t draw() {  // xorshift64*
@@ -227,6 +229,8 @@ struct Board {
         dut.eval();
         sample(NANOSECONDS);
         ++now;
+        if (dut.irq && !interrupts) interrupted = now;
+        interrupts = dut.irq;
         records_done();
         for (int k = 0; k < BUSES; ++k) {
             if (!taken[k]) continue;
@@ -351,6 +355,12 @@ EXPORT bool board_get(void *handle, uint64_t offset, uint8_t *data, uint64_t siz
 EXPORT void board_wait(void *handle, uint32_t cycles) {
     Board &board = *static_cast<Board *>(handle);
     for (uint32_t k = 0; k < cycles && !board.dut.irq; ++k) board.low(), board.edge();
+}
+
+// Lets cycles pass until as many are over since the board interrupted.
+EXPORT void board_hold(void *handle, uint64_t cycles) {
+    Board &board = *static_cast<Board *>(handle);
+    while (board.now < board.interrupted + cycles) board.low(), board.edge();
 }
 
 // Writes words one after another, up to the first that the board refuses; returns its response, and how many it took.

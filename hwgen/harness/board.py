@@ -80,6 +80,7 @@ class RtlBoard:
             ("board_put", ctypes.c_bool, [pointer, u32, u64, pointer, u64]),
             ("board_get", ctypes.c_bool, [pointer, u64, pointer, u64]),
             ("board_wait", None, [pointer, u32]),
+            ("board_hold", None, [pointer, u64]),
             ("board_write", u32, [pointer, u32, pointer, u32, pointer]),
             ("board_read", u32, [pointer, u32, pointer, u32, pointer]),
             *([("board_trace", ctypes.c_bool, [pointer, ctypes.c_char_p])] if traced else []),
@@ -119,6 +120,10 @@ class RtlBoard:
     def wait(self) -> None:
         """Until the board interrupts, or some thousand cycles."""
         self._library.board_wait(self._handle, CYCLES_BETWEEN_LOOKS)
+
+    def hold(self, cycles: int) -> None:
+        """Let cycles pass until as many are over since the last interrupt."""
+        self._library.board_hold(self._handle, cycles)
 
     def stall(self, pauses: int, seed: int = 0) -> None:
         """Let the buses of memories pause at random in `pauses` of 256 cycles; 0: the cycle contract."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hwgen.driver import Board
+from hwgen.driver.board import Join
 from hwgen.driver.records import sparse_image
 from hwgen.harness.board import RtlBoard
 from hwgen.harness.build import verilog_of
@@ -33,6 +34,8 @@ class RtlMachine(Board):
         each epoch.
     patience
         See `hwgen.driver.Board.train`.
+    pause
+        Cycles from the interrupt of a pause to the host's last access, if it is done by then; 0: as soon as it is.
 
     Raises
     ------
@@ -40,8 +43,11 @@ class RtlMachine(Board):
         Verilator, g++ or make is missing, or rejected the design.
     """
 
-    def __init__(self, config: MachineConfig, *, stall_seed: int | None = None, patience: int | None = None) -> None:
+    def __init__(
+        self, config: MachineConfig, *, stall_seed: int | None = None, patience: int | None = None, pause: int = 0
+    ) -> None:
         self._patience = patience
+        self._pause = pause
         self._stalls = None if stall_seed is None else np.random.default_rng(stall_seed)
         self.rtl = RtlBoard(verilog_of(config), config)
         super().__init__(self.rtl, self.rtl.pages, self.rtl.records, blank=True)
@@ -58,8 +64,13 @@ class RtlMachine(Board):
         """
         super().load(bundle, sparse_image(bundle) if records is None else records)
 
-    def run_epoch(self, pages: Any) -> EpochCounters:
+    def run_epoch(self, pages: Any, join: Join | None = None) -> EpochCounters:
         """Run one epoch over pages that follow one another in a buffer of bytes, from the model that is there.
+
+        Parameters
+        ----------
+        join
+            See `hwgen.driver.Board.train`.
 
         Raises
         ------
@@ -68,4 +79,8 @@ class RtlMachine(Board):
         """
         if self._stalls is not None:
             self.rtl.stall(int(self._stalls.choice(STALLS)), int(self._stalls.integers(1 << 63)))
-        return self.train(pages, epochs=1, patience=self._patience).counters
+        return self.train(pages, epochs=1, patience=self._patience, join=join).counters
+
+    def _resume(self) -> None:
+        self.rtl.hold(self._pause)
+        super()._resume()

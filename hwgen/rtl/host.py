@@ -17,7 +17,7 @@ from hwgen.rtl import interfaces
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.engine import SCRATCH_READ_LATENCY
 from hwgen.rtl.engine.issue import PROGRAM_WRITE
-from hwgen.rtl.engine.sections import SECTION_SETTINGS, SECTIONS
+from hwgen.rtl.engine.sections import PAUSE_COMMANDS, PAUSE_RESULTS, SECTION_SETTINGS, SECTIONS
 from hwgen.rtl.engine.sequencer import SCRATCH_ACCESS
 from hwgen.spec import registers
 from hwgen.spec.columns import TABLE_BITS
@@ -36,6 +36,10 @@ HOST_PORT = wiring.Signature(
     }
 )
 """The port that a bus adapter or a simulation drives; see `hwgen.spec.registers`."""
+
+
+PAUSED = ("paused_now", "paused_last")
+"""Of machines that can pause: that it is, and with the epoch's last batch, as STATUS says."""
 
 
 def region_of(address: Value) -> Value:
@@ -66,6 +70,11 @@ class Host(wiring.Component):
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
+        paused: dict[str, wiring.Member] = {}
+        if config.pause:
+            paused |= {name: Out(bits) for name, bits in PAUSE_COMMANDS.items()}
+            paused |= {name: In(bits) for name, bits in PAUSE_RESULTS.items()}
+            paused |= {name: Out(1) for name in PAUSED}
         super().__init__(
             {
                 "port": In(HOST_PORT),  # one read or write a cycle; a read's data is there READ_LATENCY cycles later
@@ -82,7 +91,8 @@ class Host(wiring.Component):
                 "index_fault": In(1),
                 "tag": In(interfaces.POINTER_BITS),
                 "finished": In(1),
-                **{name: In(64) for name in COUNTERS},
+                **{name: In(64) for name in COUNTERS if name not in PAUSE_RESULTS},
+                **paused,
             }
         )
 
@@ -168,8 +178,17 @@ class Host(wiring.Component):
             ]
         with m.If(self.start | reset):
             m.d.sync += [busy.eq(self.start), done.eq(0), code.eq(0), page.eq(0), pointer.eq(0)]
+        flags: Value = Cat(busy, done, Const(0, 6))
+        if self._config.pause:
+            # what the host wrote just before is in the scratchpads before the section's first row
+            resuming = Signal(len(coming))
+            m.d.sync += Cat(resuming, self.resume).eq(Cat(commanded & word[2], resuming))
+            # until it goes on: a host that looks again, having written that, sees no pause
+            m.d.comb += self.paused_now.eq(busy & self.pausing & ~resuming.any() & ~self.resume)
+            m.d.comb += self.paused_last.eq(self.paused_now & self.last)
+            flags = Cat(busy, done, self.paused_now, self.paused_last, Const(0, 4))
         return {
-            Register.STATUS: Cat(busy, done, Const(0, 6), code),
+            Register.STATUS: Cat(flags, code),
             Register.FAULT_PAGE: page,
             Register.FAULT_POINTER: pointer,
         }
@@ -185,6 +204,8 @@ class Host(wiring.Component):
         }
         for k, _ in enumerate(SECTIONS):
             settings[Register(Register.INIT + k)] = self.engine.entry[k]
+        if self._config.pause:
+            settings[Register.PAUSE] = self.pause
         for number, setting in settings.items():
             chosen = Signal(name=f"writes_{number.name.lower()}")
             m.d.sync += chosen.eq(writing & (register == number))
@@ -199,7 +220,9 @@ class Host(wiring.Component):
         values: dict[int, Value] = {Register.ID: Const(registers.IDENTITY, 32)}
         values |= {int(number): value for number, value in status.items()}
         for name, first in COUNTERS.items():
-            counter = getattr(self, name)
+            counter = getattr(self, name, None)
+            if counter is None:  # reads as 0
+                continue
             values[first] = counter[:32]
             values[first + 1] = counter[32:]
         # a register's value waits as long as a word of the scratchpads takes

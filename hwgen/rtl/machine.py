@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.engine import AccessEngine
 from hwgen.rtl.engine.engine import Engine
-from hwgen.rtl.host import HOST_PORT, Host
+from hwgen.rtl.engine.sections import PAUSE_COMMANDS, PAUSE_RESULTS
+from hwgen.rtl.host import HOST_PORT, PAUSED, Host
 from hwgen.rtl.interfaces import page_port, record_port, wires
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
@@ -19,14 +20,16 @@ TOP = "machine"
 
 
 class Machine(wiring.Component):
-    """A whole accelerator; its ports are a `HOST_PORT`, a `page_port`, and a `record_port` where it has records."""
+    """A whole accelerator; its ports are a `HOST_PORT`, a `page_port`, a `record_port` where it has records, and
+    `PAUSED` where it can pause."""
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
         config.require_hardware()
         self._config = config
         self._library = library
         records = {"records": Out(record_port(config))} if config.record_depth else {}
-        super().__init__({"host": In(HOST_PORT), "page": Out(page_port(config)), **records})
+        paused = {name: Out(1) for name in PAUSED} if config.pause else {}
+        super().__init__({"host": In(HOST_PORT), "page": Out(page_port(config)), **paused, **records})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -60,4 +63,7 @@ class Machine(wiring.Component):
             *wires(host, engine, "cycles", "tuples", "batches", "merging"),
             *wires(host, access, "skipped", "waiting_for_engine", "waiting_for_pages"),
         ]
+        if config.pause:
+            m.d.comb += [*wires(engine, host, *PAUSE_COMMANDS), *wires(host, engine, *PAUSE_RESULTS)]
+            m.d.comb += wires(self, host, *PAUSED)
         return m

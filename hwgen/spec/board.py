@@ -53,11 +53,13 @@ class BoardRegister(Described):
     STATUS = (
         0x02,
         "(r) bit 0 busy, bit 1 trained, bit 2 the convergence test held, bit 3 stopped by command, bit 4 unanswered: a "
-        "memory has not answered for BUS_TIMEOUT cycles, bits 15:8 fault",
+        "memory has not answered for BUS_TIMEOUT cycles, bits 5 and 6 the machine is paused, and with the epoch's last "
+        "batch (bits 2 and 3 of its STATUS), bits 15:8 fault",
     )
     INTERRUPT = (
         0x03,
-        "Bit 0: training has ended, well or not, or a memory does not answer (STATUS). Write 1 to bit 0: clear.",
+        "Bit 0: training has ended, well or not, the machine has paused, or a memory does not answer (STATUS). Write 1 "
+        "to bit 0: clear.",
     )
     INTERRUPT_ENABLE = 0x04, "Bit 0: the interrupt's line follows INTERRUPT"
     EPOCHS = 0x05, "Epochs to train at most; 0 counts as 1"
@@ -102,7 +104,7 @@ class BoardRegister(Described):
 
 
 CONFIGURATION = tuple(field.name for field in fields(MachineConfig))
-"""Fields that can be read from THREADS on, in this order."""
+"""Fields that can be read from THREADS on, in this order; behind the last that is not 0 there are no registers."""
 
 
 class BoardStatus(IntFlag):
@@ -114,6 +116,10 @@ class BoardStatus(IntFlag):
     STOPPED = 8
     UNANSWERED = 16
     """While it trains: no answer for BUS_TIMEOUT cycles. Idle: answers are still owed, and no training can begin."""
+    PAUSED = 32
+    """The host may read and write the scratchpad now; the machine goes on when it writes RESUME to CONTROL."""
+    LAST = 64
+    """The batch that is paused is the epoch's last."""
 
 
 class Command(IntFlag):

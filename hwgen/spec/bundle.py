@@ -70,7 +70,8 @@ class Symbol:
 
     name: str
     kind: str
-    """`model`, `meta`, `loss` (sum over the epoch), `convergence` (non-zero: converged)."""
+    """`model`, `meta`, `loss` (sum over the epoch), `convergence` (non-zero: converged), `merge` (what a batch came to
+    where the machine pauses; its name is the operation that joins it with others)."""
     shape: tuple[int, ...]
     row: int
     broadcast: bool = False
@@ -239,7 +240,7 @@ class Bundle:
     image: Words
     """First rows of every thread's scratchpad, bit patterns, shape [rows, lanes]; the rest is zero."""
     symbols: tuple[Symbol, ...]
-    """Where models, metas, loss and convergence lie."""
+    """Where models, metas, loss, convergence and merges lie."""
     tables: tuple[Table, ...] = ()
     """Tables in the record memory, the first of which is number 1."""
     inputs: tuple[InputPlace, ...] = ()
@@ -266,6 +267,12 @@ class Bundle:
     def table_offsets(self) -> tuple[int, ...]:
         """Where tables begin in the record memory, in bytes from the first one's beginning; last, where all end."""
         return tuple(accumulate((table.size(self.config.lanes) for table in self.tables), initial=0))
+
+    @cached_property
+    def merges(self) -> tuple[Symbol, ...]:
+        """What a host joins with the sums of other machines, before section `batch`; the machine pauses if there is
+        some."""
+        return self.of_kind("merge")
 
     @property
     def rule_batch(self) -> int:

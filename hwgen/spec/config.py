@@ -152,6 +152,9 @@ class MachineConfig:
     converters: int = 1
     """Adjacent elements of a type other than float4 that the unpacker converts in one cycle; of eight bytes at most
     half as many as a thread has units. Power of two, 1 to 8 × clusters."""
+    pause: int = 0
+    """1: the machine can pause behind the merges of a batch, for a host that joins the batch's sums with those of other
+    machines. 0: there is no hardware for it."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -269,6 +272,7 @@ class MachineConfig:
             "ultra": (0, sum(Ultra)),
             "functions": (0, ALL_FUNCTIONS),
             "crossed": (0, 1),
+            "pause": (0, 1),
         }
         for name, (low, high) in powers.items():
             value = getattr(self, name)

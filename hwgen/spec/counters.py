@@ -1,7 +1,7 @@
 """What a machine reports about an epoch: the same counts from the simulator and from the RTL."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ class EpochCounters:
     """Cycles until the end of the last page in which the unpacker had nothing to unpack."""
     batches: int
     """Of tuples; those count that ended where a row was chosen again."""
+    paused: int = 0
+    """Cycles in which the machine waited for its host behind the merges of a batch; `cycles` has them, too."""
     fault: Fault = Fault.NONE
     """`Fault.NONE`, or why the machine stopped; then the other counters mean nothing."""
     fault_page: int = 0
@@ -43,7 +45,9 @@ class EpochCounters:
     the SETX that failed."""
 
 
-COUNTERS = {field.name: Register[field.name.upper()] for field in fields(EpochCounters) if field.default is MISSING}
+COUNTERS = {
+    field.name: Register[field.name.upper()] for field in fields(EpochCounters) if not field.name.startswith("fault")
+}
 """Numbers of 64 bits, and the registers that begin with their lower halves."""
 
 

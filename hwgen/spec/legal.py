@@ -220,6 +220,8 @@ def _problems(bundle: Bundle) -> Iterator[str]:
             )
     if Section.TUPLE not in bundle.sections:
         yield "a program must have a section 'tuple' (docs/machine.md, section 3); this Bundle has none"
+    if bundle.merges and not (config.pause and Section.BATCH in bundle.sections):
+        yield "a Bundle with merges for its host needs a machine with `pause`, and a section 'batch'"
     if Section.MERGE in bundle.sections and Section.PUSH not in bundle.sections:
         yield "a program with a section 'merge' must have one 'push' (docs/machine.md, section 3)"
     round_tuples = config.threads * bundle.group
@@ -274,6 +276,8 @@ def _watched(bundle: Bundle, round_tuples: int) -> Iterator[str]:
     watched = [k for k, column in enumerate(bundle.columns) if column.table]
     if not watched:
         return
+    if bundle.merges:
+        yield "a Bundle with watched columns must have no merges for its host"
     if not depth:
         yield f"column descriptor {watched[0]} is watched, which needs a machine with watch_depth"
         return

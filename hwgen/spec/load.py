@@ -103,6 +103,8 @@ def _blocks(bundle: Bundle, before: Held, records: int) -> Iterator[Block]:
     yield _register(Register.LEVELS, bundle.levels)
     for k, section in enumerate(Section):
         yield _register(Register.INIT + k, bundle.sections.get(section, registers.NO_SECTION))
+    if config.pause:
+        yield _register(Register.PAUSE, int(bool(bundle.merges)))
     if config.record_depth:
         yield _register(Register.TABLES, *_table_words(bundle, records))
 

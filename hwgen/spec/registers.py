@@ -47,8 +47,11 @@ class Register(Described):
     first."""
 
     ID = 0x00, "(r) product and version of the machine's map"
-    CONTROL = 0x01, "(w) Write 1: start an epoch. Write 2: reset all but the memories."
-    STATUS = 0x02, "(r) bit 0 busy, bit 1 epoch done, bits 15:8 fault"
+    CONTROL = 0x01, "(w) Write 1: start an epoch. Write 2: reset all but the memories. Write 4: go on after a pause."
+    STATUS = (
+        0x02,
+        "(r) bit 0 busy, bit 1 epoch done, bit 2 paused, bit 3 the epoch's last batch is paused, bits 15:8 fault",
+    )
     FAULT_PAGE = 0x03, "(r) page that the fault was found on"
     FAULT_POINTER = 0x04, "(r) low 16 bits of %t0 of the Strider that found it: page address of the line pointer"
     PAGES = 0x05, "(w) Pages of an epoch"
@@ -69,6 +72,7 @@ class Register(Described):
     TUPLE_8 = 0x14, "(w) First instruction of section tuple8"
     TUPLE_16 = 0x15, "(w) First instruction of section tuple16"
     TUPLE_32 = 0x16, "(w) First instruction of section tuple32"
+    PAUSE = 0x17, "(w) Bit 0: pause before section `batch`, of machines with `pause`"
     TABLES = 0x40, "(w) Tables in the record memory, `TABLE_WORDS` words each, table 1 first: `TableWord`"
     CYCLES = 0x20, "(r, 64 bits) cycles of the last epoch, from the start to its end"
     TUPLES = 0x22, "(r, 64 bits) tuples of the last epoch"
@@ -81,6 +85,7 @@ class Register(Described):
         "(r, 64 bits) cycles until the end of the last page in which the unpacker had nothing to unpack",
     )
     BATCHES = 0x2E, "(r, 64 bits) batches of the last epoch"
+    PAUSED = 0x30, "(r, 64 bits) cycles in which the machine was paused"
 
 
 class TableWord(Described):
@@ -93,6 +98,9 @@ class TableWord(Described):
 
 
 TABLE_WORDS = 8
+
+RESUME = 4
+"""What is written to CONTROL to go on after a pause."""
 
 NO_SECTION = 0xFFFF
 """Start of a section that the program does not have."""

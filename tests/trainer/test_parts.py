@@ -39,8 +39,8 @@ from hwgen.cache import CacheFolder
 
 Columns = Mapping[str, NDArray[Any]]
 
-SECONDS = 30
-"""After which a part waits in vain."""
+SECONDS = 120
+"""After which a part waits in vain; the hardware's simulation is built in less."""
 
 LEAST = """
 import dana
@@ -193,21 +193,23 @@ def in_parts(
     store: Store | None = None,
     notify: Notify = lambda notice: None,
     cache: CacheFolder | None = None,
+    machines: Sequence[str] = ("sim",),
     **options: Any,
 ) -> Outcome:
+    """A training; parts have the machines in turn."""
     hub = hub or Hub(len(parts))
     failed: list[BaseException] = []
 
     def follow(number: int) -> None:
         columns = parts[number - 1]
-        request = asked(text, columns, options | {"part": Part(mode=mode, number=number, count=len(parts))})
+        part = Part(mode=mode, number=number, count=len(parts))
+        request = asked(text, columns, options | {"part": part, "machine": machines[number % len(machines)]})
         try:
             training = MachineTrainer(cache).open(request, lambda notice: None, hub.link(number))
             assert isinstance(training, Following)
             try:
                 training.follow(feeding(training, columns), digest=lambda: digest(columns))
-                assert isinstance(training._machine, Simulator)
-                if training._judge is None:  # which frees the machine
+                if training._judge is None and isinstance(training._machine, Simulator):  # which frees the machine
                     hub.shared += training._machine.shared_tuples
             finally:
                 training.close()
@@ -220,7 +222,8 @@ def in_parts(
     threads = [threading.Thread(target=follow, args=(k,), daemon=True) for k in range(1, len(parts) + 1)]
     for thread in threads:
         thread.start()
-    request = asked(text, parts[0], options | {"part": Part(mode=mode, number=0, count=len(parts))})
+    part = Part(mode=mode, number=0, count=len(parts))
+    request = asked(text, parts[0], options | {"part": part, "machine": machines[0]})
     training = MachineTrainer(cache).open(request, lambda notice: None, hub.link(0))
     assert isinstance(training, Leading)
     try:
@@ -294,6 +297,43 @@ def test_batches_have_the_bits_of_one_training(case: str, count: int) -> None:
     assert [one.loss for one in there.reports] == [one.loss for one in here.reports]
     assert there.result.metadata["batch"] == here.result.metadata["batch"]
     assert (there.result.metadata["sync"], there.result.metadata["shards"]) == ("batch", count)
+
+
+ALONE = {
+    "rtl": (["rtl"], {}),
+    "without machine code": (["sim"], {"DANA_COMPILED": "never"}),
+    "some of each": (["sim", "rtl"], {}),
+}
+
+
+@pytest.mark.parametrize("how", ALONE)
+@pytest.mark.parametrize("sizes", [(64, 64, 64), (0, 9, 64)])
+def test_machines_pause_to_join_their_sums(how: str, sizes: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    machines, environment = ALONE[how]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    parts = [drawn(count, seed) for seed, count in enumerate(sizes)]
+    options: dict[str, Any] = {"features": ("x0", "x1", "x2"), "weight": "weight"}
+    text = SUMMED.replace("SIZE", "batch").replace("PREPARED", "z = x")
+    there = in_parts(text, parts, "batch", machines=machines, **options)
+    here = trained(
+        text, interleaved(parts, 8, padded=True), **options, hyper={"batch": 8 * len(parts)}, machine="interp"
+    )
+    for one, other in zip(there.result.parameters, here.result.parameters, strict=True):
+        assert np.array_equal(one.values, other.values)
+    assert there.reports[-1].tuples == sum(sizes)
+
+
+@pytest.mark.parametrize("text", [AGAIN, LEAST])
+def test_a_machine_that_cannot_pause_says_why(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that returns to its rows, and batches of one row."""
+    parts = [drawn(8, seed) for seed in range(2)]
+    options: dict[str, Any] = {"features": ("x0", "x1"), "hyper": {"batch": 8 if text is AGAIN else 1}}
+    with pytest.raises(TrainingError, match="sync => 'batch' on machine 'rtl', which would have to pause once in a b"):
+        in_parts(text, parts, "batch", machines=["rtl"], **options)
+    monkeypatch.setenv("DANA_COMPILED", "never")
+    with pytest.raises(TrainingError, match=r"sync => 'batch' needs machine code of rule '\w+', which uses values"):
+        in_parts(text, parts, "batch", **options)
 
 
 @pytest.mark.parametrize("sizes", [(40, 17, 0), (0, 1, 33), (9, 0, 0, 64, 8)])
@@ -374,7 +414,7 @@ def test_a_solved_rule_exchanges_once_in_a_pass() -> None:
             "batch, the rows of a shard in a batch, is 9, which is no power",
         ),
         ("linear_svm", "batch", {"hyper": {"batch": 8.5}}, "is 8.5, which is no power"),
-        ("linear_svm", "batch", {"machine": "interp"}, "trains on machine 'sim', not 'interp'"),
+        ("linear_svm", "batch", {"machine": "interp"}, "trains on machine 'sim' or 'rtl', not 'interp'"),
         ("linear_svm", "all", {}, "must be gather, batch or epoch, not 'all'"),
         (LEAST.replace("dana.meta(8)", "8"), "batch", {}, "its batch size is the literal 8; make it a meta"),
         (
@@ -446,7 +486,7 @@ def test_surveys_of_parts_are_that_of_all_rows(ends: Sequence[int]) -> None:
     ("commands", "merges", "error", "message"),
     [
         (["survey", "epoch"], None, ConnectionResetError, "the other part is gone"),
-        (["survey", "epoch"], b"", TrainingError, "malformed message: merges of 0 bytes, not 260 of each of 2 parts"),
+        (["survey", "epoch"], b"", TrainingError, "malformed message: merges of 0 bytes, not 20 of each of 2 parts"),
         (["survey", "survey"], None, TrainingError, "malformed message: a second survey"),
     ],
 )

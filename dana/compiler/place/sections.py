@@ -11,7 +11,8 @@ work of `batch`, which could not read the tuple. A rule that writes rows chosen 
 does all its work in `tuple`, too, and a batch is one round; if the next tuple is to see them (`serial`), a round is one
 tuple, and `tuple` writes them. So does every rule on a machine that takes a batch in one
 round (`joined`): the work after the merges overlaps with the work before them as far as it is independent. A rule that
-uses a value of the batch in the batch's tuples again must be joined: its tuples are then still in tuple memory.
+uses a value of the batch in the batch's tuples again must be joined: its tuples are then still in tuple memory. A
+machine that pauses behind the merges joins no other.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -121,6 +122,10 @@ class Plan:
         """Whether `tuple` does the work of `batch`."""
         return self.single or self.by_row or self.joined
 
+    def pauses(self, target: Target) -> bool:
+        """Whether the host joins what a batch merged with the merges of other machines."""
+        return target.pauses and self.graph.has_merge and not self.together and not self.serial
+
     @property
     def in_one_round(self) -> bool:
         """Whether every batch has to be one round: its tuples write rows in their order, or are needed again."""
@@ -180,8 +185,9 @@ class Plan:
 
 
 def join_rounds(plan: Plan, target: Target) -> Plan:
-    """The plan with the work of `batch` in `tuple`, if every batch is one round of the target."""
-    return _planned(plan.graph, plan.elements, joined=True) if not target.levels and not plan.alone else plan
+    """The plan with the work of `batch` in `tuple`, if every batch is one round of the target, without a pause."""
+    joins = not target.levels and not plan.alone and not target.pauses
+    return _planned(plan.graph, plan.elements, joined=True) if joins else plan
 
 
 def plan_sections(graph: Graph) -> Plan:

@@ -112,8 +112,9 @@ class Shards:
 
 def choose_shards(plan: Plan, forms: Forms, target: Target, *, sharded: bool) -> Shards:
     """The values to shard because that saves rows; none unless `sharded`, and none if one thread works alone."""
-    # merges into shards cross halves of rows between threads
-    if not sharded or not target.crossed or target.threads == 1 or plan.alone:
+    # merges into shards cross halves of rows between threads, and a host reads those of one
+    whole = plan.alone or plan.pauses(target)
+    if not sharded or not target.crossed or target.threads == 1 or whole:
         return Shards(plan, forms, target.lanes, {}, frozenset(), 0)
     return _Chooser(plan, forms, target).choose()
 

@@ -148,9 +148,9 @@ def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -
 
 
 def symbols(
-    plan: Plan, inputs: InputPlaces, forms: Forms, selection: Selection, memory: MemoryMap
+    plan: Plan, inputs: InputPlaces, forms: Forms, selection: Selection, memory: MemoryMap, target: Target
 ) -> tuple[Symbol, ...]:
-    """Models, in the rule's order, by which predictors know them; metas and results."""
+    """Models, in the rule's order, by which predictors know them; metas and results; merges for the host."""
     graph = plan.graph
     found = []
     for k in graph.models:
@@ -171,6 +171,9 @@ def symbols(
     for kind, result in (("loss", selection.loss), ("convergence", selection.convergence)):
         if result is not None:
             found.append(Symbol(name=kind, kind=kind, shape=(), row=memory.address[result]))
+    for op, value in selection.merges if plan.pauses(target) else ():
+        row, broadcast = memory.address[value.buffer] + value.base, value.form is Form.BROADCAST
+        found.append(Symbol(name=op.name.lower(), kind="merge", shape=value.shape, row=row, broadcast=broadcast))
     return tuple(found)
 
 

@@ -63,7 +63,7 @@ class _Selector:
         self.index = IndexFile(self.emitter, first_tag=len(store.inputs.records), entries=plan.entries)
         self.loss: Buffer | None = None
         self.convergence: Buffer | None = None
-        self.block: list[tuple[Opcode, Buffer]] = []
+        self.merges: list[tuple[Opcode, Value]] = []
         self.copies: dict[int, Value] = {}
         self.batch_loss: Value | None = None
         self.records = Records(plan, store, emitter)
@@ -95,7 +95,7 @@ class _Selector:
         self._epoch()
         self.emitter.node = -1
         # parts of one operation side by side, so that a level is joined by one instruction for each operation
-        block = sorted(self.block, key=lambda part: part[0])
+        block = sorted(((op, value.buffer) for op, value in self.merges), key=lambda part: part[0])
         whole = Buffer(name="block", rows=sum(buffer.rows for _, buffer in block), home=Home.BLOCK)
         stack = Buffer(name="stack", rows=levels * whole.rows, home=Home.STACK) if levels else None
         # the sequencer runs these whenever a batch has several rounds
@@ -113,6 +113,7 @@ class _Selector:
             state=tuple(self.store.state),
             loss=self.loss,
             convergence=self.convergence,
+            merges=tuple(self.merges),
             block=tuple(block),
             whole_block=whole,
             stack=stack,
@@ -266,7 +267,7 @@ class _Selector:
         shape = self.graph.concrete_shape(source)
         lies = form if shape else Form.BROADCAST  # tuples that lie over lanes leave one scalar
         block = self.emitter.placed(name, Home.BLOCK, shape, lies, owned=True, grain=grain)
-        self.block.append((op, block.buffer))
+        self.merges.append((op, block))
         self._merge_into(block, op, source, form)
         return block
 

@@ -20,6 +20,8 @@ class Selection:
         See `Store`.
     loss, convergence
         Buffers of the two results, if the rule has them.
+    merges
+        (operation, value) of what a round is merged to, in the rule's order, the loss last.
     block
         (operation, buffer) of the merge block's parts, parts of one operation side by side.
     whole_block, stack
@@ -36,6 +38,7 @@ class Selection:
     state: tuple[Buffer, ...]
     loss: Buffer | None
     convergence: Buffer | None
+    merges: tuple[tuple[Opcode, Value], ...]
     block: tuple[tuple[Opcode, Buffer], ...]
     whole_block: Buffer
     stack: Buffer | None

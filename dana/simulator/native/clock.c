@@ -95,6 +95,8 @@ run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 		c->stored += machine->record_store + machine->record_latency + m * (int64_t)sim->stored_rows;
 	if (c->phase.q != 0)
 		clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
+	if (batch_last && sim->n_merges > 0)
+		clock += sim->pause;
 	if (!batch_last || tuple == SIM_TUPLE)
 		clock += spend(sim, c, batch_last ? SIM_BATCH : SIM_PUSH, 1);
 	if (epoch_last)

@@ -145,7 +145,7 @@ sim_compiled_join(int32_t op, int64_t size, const float *first, const float *sec
 static void
 finish(const struct sim_compiled *code, int32_t number, uint64_t tuples)
 {
-	const struct sim_compiled_merge *merge = &code->merges[number];
+	const struct sim_merge *merge = &code->merges[number];
 	int32_t level = __builtin_ctzll(tuples);
 	const float *last = code->state + merge->first + level * merge->size;
 
@@ -171,13 +171,6 @@ add_loss(struct sim_epoch *e, float loss)
 	e->loss[0] = total;
 }
 
-/* The first number of what parts exchange */
-enum
-{
-	HAS_TUPLES = 1,
-	IS_LAST = 2, /* the part has no batch behind this one */
-};
-
 /* Merges, and the loss as the last of them */
 static inline int32_t
 merges_of(const struct sim_compiled *code)
@@ -185,137 +178,57 @@ merges_of(const struct sim_compiled *code)
 	return code->n_merges + (code->loss >= 0);
 }
 
-/* Joins the merges of two neighbouring ranges of parts, of which each may have no tuples, and so nothing to join */
+/* A merge's result, from where it lies in a stack, or to the stack's beginning */
 static void
-join_two(const struct sim_compiled *code, int32_t pass, float *to, const float *from, int64_t floats)
-{
-	int64_t at = 1;
-
-	if (((int32_t)from[0] & HAS_TUPLES) == 0)
-		return;
-	if (((int32_t)to[0] & HAS_TUPLES) == 0)
-	{
-		memcpy(to, from, sizeof(float) * (size_t)floats);
-		return;
-	}
-	for (int32_t k = 0; k < merges_of(code); k++)
-		if (code->merges[k].pass == pass)
-		{
-			sim_compiled_join(code->merges[k].op, code->merges[k].size, to + at, from + at, to + at);
-			at += code->merges[k].size;
-		}
-}
-
-/*
- * Joins what a pass merged here with what it merged in the other parts, by the language's tree, in which a part without
- * tuples is absent; *over: no part has a batch behind this one. False: a fault.
- */
-static bool
-join_parts(struct sim *sim, int32_t pass, int32_t has, bool *over)
+copy_merge(struct sim *sim, const struct sim_merge *merge, float *numbers, bool back)
 {
 	const struct sim_compiled *code = &sim->compiled;
-	const int32_t parts = sim->join.parts;
-	int64_t floats = 1, at = 1;
-	float *own, *all;
+	int64_t *slot = &code->slots[merge - code->merges];
 
-	for (int32_t k = 0; k < merges_of(code); k++)
-		if (code->merges[k].pass == pass)
-			floats += code->merges[k].size;
-	if (sim->parts_size < (parts + 1) * floats)
+	if (back)
+		*slot = 0;
+	for (int32_t v = 0; v < merge->leading; v++, numbers += merge->last)
 	{
-		free(sim->parts);
-		sim->parts_size = (parts + 1) * floats;
-		sim->parts = calloc((size_t)sim->parts_size, sizeof *sim->parts);
+		float *own = code->state + merge->first + *slot + v * merge->stride;
+
+		memcpy(back ? own : numbers, back ? numbers : own, sizeof(float) * (size_t)merge->last);
 	}
-	if (sim->parts == NULL)
-		return sim_engine_fault(sim, SIM_FAULT_STACK, 0);
-	own = sim->parts;
-	all = own + floats;
-	memset(own, 0, sizeof(float) * (size_t)floats);
-	own[0] = (float)(has | (*over ? IS_LAST : 0));
-	for (int32_t k = 0; k < merges_of(code); k++)
-		if (code->merges[k].pass == pass)
-		{
-			if (has)
-				memcpy(own + at, code->state + code->merges[k].first + code->slots[k],
-					   sizeof(float) * (size_t)code->merges[k].size);
-			at += code->merges[k].size;
-		}
-	if (sim->join.exchange(sim->join.context, own, all, floats) != 0)
-		return sim_engine_fault(sim, SIM_FAULT_STACK, 0); /* the caller knows why */
-	*over = true;
-	for (int32_t p = 0; p < parts; p++)
-		*over = *over && ((int32_t)all[p * floats] & IS_LAST) != 0;
-	for (int32_t width = 1; width < parts; width *= 2)
-		for (int32_t p = 0; p + width < parts; p += 2 * width)
-			join_two(code, pass, all + p * floats, all + (p + width) * floats, floats);
-	at = 1;
-	for (int32_t k = 0; k < merges_of(code); k++)
-		if (code->merges[k].pass == pass)
-		{
-			memcpy(code->state + code->merges[k].first, all + at, sizeof(float) * (size_t)code->merges[k].size);
-			code->slots[k] = 0;
-			at += code->merges[k].size;
-		}
-	return true;
 }
 
-/* What a pass over the batch merged, here and in other parts; *over: as of join_parts(); false: a fault */
-static bool
-end_pass(struct sim *sim, int32_t number, bool *over)
+/* What code exchanges with other parts */
+struct sim_merges
+sim_compiled_merges(const struct sim *sim)
 {
 	const struct sim_compiled *code = &sim->compiled;
 
-	for (int32_t k = 0; k < merges_of(code); k++)
+	return (struct sim_merges){.merges = code->merges, .n = merges_of(code), .passes = code->n_passes, .copy = copy_merge};
+}
+
+/* What a pass over the batch merged, here and in other parts; false: a fault */
+static bool
+end_pass(struct sim *sim, int32_t number, bool epoch_last)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	const struct sim_merges merges = sim_compiled_merges(sim);
+
+	for (int32_t k = 0; k < merges.n; k++)
 		if (code->merges[k].pass == number)
 			finish(code, k, sim->e.joined);
-	return sim->join.exchange == NULL || join_parts(sim, number, HAS_TUPLES, over);
-}
-
-static void
-close_batch(struct sim *sim, const float *const *tuples, bool epoch_last)
-{
-	const struct sim_compiled *code = &sim->compiled;
-
-	if (code->loss >= 0)
-		add_loss(&sim->e, code->state[code->merges[code->loss].first + code->slots[code->loss]]);
-	(epoch_last ? code->last : code->after)(code->state, tuples, code->slots, 0);
-	sim->e.joined = 0;
-}
-
-/* The batches of the epoch for which only other parts have tuples, until there is none; false: a fault */
-bool
-sim_compiled_without(struct sim *sim)
-{
-	const struct sim_compiled *code = &sim->compiled;
-	bool over, none = true;
-
-	do
-	{
-		code->before(code->state, sim->places, code->slots, 0);
-		for (int32_t k = 0; k < code->n_passes; k++)
-		{
-			if (!join_parts(sim, k, 0, &none))
-				return false;
-			code->passes[k].between(code->state, sim->places, code->slots, 0);
-		}
-		over = true;
-		if (!join_parts(sim, code->n_passes, 0, &over))
-			return false;
-		close_batch(sim, sim->places, over);
-	} while (!over);
-	return true;
+	return sim_join_pass(sim, &merges, number, epoch_last);
 }
 
 static bool
 end_batch(struct sim *sim, const float *const *tuples, bool epoch_last)
 {
-	bool over = epoch_last;
+	const struct sim_compiled *code = &sim->compiled;
 
-	if (!end_pass(sim, sim->compiled.n_passes, &over))
+	if (!end_pass(sim, code->n_passes, epoch_last))
 		return false;
-	close_batch(sim, tuples, over);
-	return over == epoch_last || sim_compiled_without(sim);
+	if (code->loss >= 0)
+		add_loss(&sim->e, code->state[code->merges[code->loss].first + code->slots[code->loss]]);
+	(epoch_last ? code->last : code->after)(code->state, tuples, code->slots, 0);
+	sim->e.joined = 0;
+	return true;
 }
 
 static inline int32_t
@@ -446,12 +359,11 @@ run_blocks(struct sim *sim, int32_t count, bool epoch_last)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	struct sim_epoch *e = &sim->e;
-	bool last = epoch_last;
 
 	run_first_pass(sim, count);
 	for (int32_t k = 0; k < code->n_passes; k++) /* the batch is whole: sim_attach() */
 	{
-		if (!end_pass(sim, k, &last))
+		if (!end_pass(sim, k, epoch_last))
 			return false;
 		code->passes[k].between(code->state, sim->places, code->slots, 0);
 		e->joined = 0;

@@ -128,6 +128,8 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, float *const *held, s
 	sim->tuple_stride = (ptrdiff_t)bundle->tuple_rows * sim->unit;
 	sim->levels = bundle->levels;
 	sim->batch = bundle->batch;
+	sim->merges = bundle->merges;
+	sim->n_merges = bundle->n_merges;
 	if (!sim_verify(sim, bundle, problem))
 	{
 		unload(sim);
@@ -196,11 +198,18 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 	return true;
 }
 
-/* Has code join its merges with those of other parts, until another Bundle is loaded */
+/* Has batches be joined with those of other parts, until another Bundle is loaded */
 SIM_EXPORT void
 sim_join(struct sim *sim, const struct sim_join *join)
 {
 	sim->join = *join;
+}
+
+/* Has the machine pause for so many cycles behind the merges of a batch, if it does; before the first epoch */
+SIM_EXPORT void
+sim_pause(struct sim *sim, int64_t cycles)
+{
+	sim->pause = cycles;
 }
 
 /* Whether code was found to compute something else than the engine; it is used no more then */
@@ -446,6 +455,7 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;
 		counters->batches = c->batches;
+		counters->paused = sim->n_merges > 0 ? c->batches * (uint64_t)sim->pause : 0;
 		counters->waiting_for_engine = c->waited;
 		if (c->pages > 0)
 			counters->waiting_for_pages = (uint64_t)c->end_at - c->pages - c->beats - c->waited;

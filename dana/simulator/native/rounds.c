@@ -47,6 +47,43 @@ sim_epoch_begin(struct sim *sim)
 	sim->begun = true;
 }
 
+/* Numbers of a merge from thread 0, or to all threads, where a scalar is in every lane */
+static void
+copy_merge(struct sim *sim, const struct sim_merge *merge, float *numbers, bool back)
+{
+	const int32_t in_row = merge->broadcast ? 1 : sim->lanes, rows = (merge->last + in_row - 1) / in_row;
+
+	for (int32_t v = 0; v < merge->leading; v++)
+		for (int32_t e = 0; e < merge->last; e++, numbers++)
+		{
+			float *row = sim->scratch + (merge->row + (ptrdiff_t)v * rows + e / in_row) * sim->unit;
+
+			if (!back)
+				*numbers = row[e % in_row];
+			for (int32_t t = 0; back && t < sim->machine.threads; t++)
+				for (int32_t lane = e % in_row; lane < (merge->broadcast ? sim->lanes : e % in_row + 1); lane++)
+					row[t * sim->lanes + lane] = *numbers;
+		}
+}
+
+/* What the engine's program leaves for the host to exchange with other parts */
+struct sim_merges
+sim_round_merges(const struct sim *sim)
+{
+	return (struct sim_merges){.merges = sim->merges, .n = sim->n_merges, .copy = copy_merge};
+}
+
+/* The pause before section `batch`; false: a fault */
+static bool
+join_round(struct sim *sim, bool epoch_last)
+{
+	const struct sim_merges merges = sim_round_merges(sim);
+
+	if (merges.n == 0 || !sim->trains || sim->e.fault != SIM_FAULT_NONE)
+		return true;
+	return sim_join_pass(sim, &merges, 0, epoch_last);
+}
+
 /* Runs the round that the unpacker has filled; false: a fault */
 bool
 sim_round(struct sim *sim, bool batch_last, bool epoch_last)
@@ -69,6 +106,8 @@ sim_round(struct sim *sim, bool batch_last, bool epoch_last)
 		for (level++; level < 32 && q >> level != 0; level++)
 			if (q >> level & 1)
 				run(sim, SIM_MERGE, m, level);
+		if (tuple == SIM_TUPLE && !join_round(sim, epoch_last))
+			return false;
 		if (tuple == SIM_TUPLE)
 			run(sim, SIM_BATCH, m, 0);
 	}

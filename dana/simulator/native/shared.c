@@ -205,7 +205,7 @@ push(const struct sim *sim, const struct share *share, uint64_t piece, float *ro
 
 	for (int32_t k = 0; k < code->n_stacks; k++)
 	{
-		const struct sim_compiled_merge *merge = &code->merges[k];
+		const struct sim_merge *merge = &code->merges[k];
 		int32_t level = share->level;
 
 		/* what waits is of earlier tuples, hence on the left */

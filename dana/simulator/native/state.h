@@ -17,6 +17,7 @@
  *   watch.h    rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  *   shared.c   an epoch that repeats pages, by several threads with a simulator each
+ *   join.c     batches over parts of the rows, of which each is in a machine of its own
  */
 #ifndef DANA_SIMULATOR_STATE_H
 #define DANA_SIMULATOR_STATE_H
@@ -214,6 +215,7 @@ struct sim_epoch
 	int32_t passed;		   /* tuples of the round that the first pass has run */
 	uint64_t packed;	   /* columns of tuples that waited when their page went */
 	float loss[2];		   /* sum over the epoch, and of its errors */
+	bool joins_on;		   /* join.c: this part has no batch left, and others have */
 	uint64_t shared;	   /* tuples that other simulators ran: shared.c */
 };
 
@@ -223,6 +225,14 @@ struct sim_fill
 	int32_t unit;	  /* floats from row to row */
 	int32_t group;	  /* tuples of a thread */
 	ptrdiff_t stride; /* floats from a tuple to its thread's next */
+};
+
+/* Merges of one machine, of its engine or its code, in the order in which parts exchange them */
+struct sim_merges
+{
+	const struct sim_merge *merges;
+	int32_t n, passes; /* passes over a batch behind the first */
+	void (*copy)(struct sim *sim, const struct sim_merge *merge, float *numbers, bool back);
 };
 
 struct sim
@@ -278,6 +288,9 @@ struct sim
 	int32_t n_helpers;
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
 	struct sim_join join;			 /* what joins its merges with those of other parts */
+	const struct sim_merge *merges; /* [n_merges]: of the Bundle, if the machine pauses to have them joined */
+	int32_t n_merges;
+	int64_t pause;					 /* cycles of such a pause */
 	float *parts;					 /* room for merges: this part's, then those of all */
 	int64_t parts_size;				 /* floats */
 	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */
@@ -361,6 +374,7 @@ uint64_t sim_epoch_end(struct sim *sim);
 /* rounds.c */
 void sim_epoch_begin(struct sim *sim);
 bool sim_round(struct sim *sim, bool batch_last, bool epoch_last);
+struct sim_merges sim_round_merges(const struct sim *sim);
 
 /* compiled.c */
 void sim_choose_path(struct sim *sim, bool fast);
@@ -372,13 +386,17 @@ int32_t sim_partner_bit(const struct sim *sim, const struct sim_instruction *in)
 void sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages);
 void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
-bool sim_compiled_without(struct sim *sim);
+struct sim_merges sim_compiled_merges(const struct sim *sim);
 void sim_compiled_end(struct sim *sim);
 void sim_compiled_settle(struct sim *sim);
 void sim_compiled_open(struct sim *sim);
 void sim_compiled_join(int32_t op, int64_t size, const float *first, const float *second, float *to);
 void sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows);
 void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
+
+/* join.c */
+bool sim_join_pass(struct sim *sim, const struct sim_merges *of, int32_t pass, bool epoch_last);
+bool sim_join_others(struct sim *sim, const struct sim_merges *of);
 
 /* shared.c */
 void sim_note_page(struct sim *sim);

@@ -176,7 +176,13 @@ sim_epoch_end(struct sim *sim)
 	}
 	if (e->phase.in_round > 0)
 		(void)hand_over(sim, true);
-	else if (sim->fast && sim->join.exchange != NULL)
-		(void)sim_compiled_without(sim);
+	else
+		e->joins_on = sim->trains && sim->join.exchange != NULL;
+	if (e->joins_on && e->fault == SIM_FAULT_NONE)
+	{
+		const struct sim_merges merges = sim->fast ? sim_compiled_merges(sim) : sim_round_merges(sim);
+
+		(void)sim_join_others(sim, &merges);
+	}
 	return sim_clock_end(sim);
 }

@@ -17,6 +17,7 @@ from hwgen.rtl.board.lite import LiteSlave
 from hwgen.rtl.board.pages import PageReader
 from hwgen.rtl.board.records import RecordMaster
 from hwgen.rtl.board.training import SHOWN, TrainingLoop
+from hwgen.rtl.host import PAUSED
 from hwgen.rtl.interfaces import wires
 from hwgen.rtl.library import Library
 from hwgen.rtl.machine import Machine
@@ -82,6 +83,7 @@ class Board(wiring.Component):
             *wires(front, reader, "arrived", "failed_page"),
             *wires(front, loop, *SHOWN),
             self.irq.eq(front.irq),
+            *wires(front, whole, *(PAUSED if config.pause else ())),
         ]
         if config.record_depth:
             master = library.place("record_master", lambda: RecordMaster(config))

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.board.lite import WORD_ACCESS
 from hwgen.rtl.board.training import EPOCH_BITS, LOSS_WRITE, SETTINGS, SHOWN, START
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.host import HOST_PORT, read_register, region_of
+from hwgen.rtl.host import HOST_PORT, PAUSED, read_register, region_of
 from hwgen.rtl.interfaces import PAGE_NUMBER_BITS
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
@@ -48,6 +48,7 @@ class Front(wiring.Component):
                 **{name: In(bits) for name, bits in SHOWN.items()},
                 "arrived": In(32),
                 "failed_page": In(PAGE_NUMBER_BITS),
+                **({name: In(1) for name in PAUSED} if config.pause else {}),
                 "irq": Out(1),
             }
         )
@@ -113,10 +114,16 @@ class Front(wiring.Component):
         no_write = ~one_of(region, *Region, BoardRegion.BOARD) | starts | beyond | too_soon
         while_busy = (region != BoardRegion.BOARD) | ~one_of(register, *DURING_TRAINING)
         no_read = ~one_of(region, Region.CONTROL, Region.SCRATCH, *BoardRegion) | beyond
+        in_scratch = region == Region.SCRATCH
+        disturbs = Mux(self.access.write, while_busy, in_scratch)
+        if self._config.pause:
+            resumes = (region == Region.CONTROL) & (register == Register.CONTROL) & self.access.write
+            resumes = resumes & (self.access.wdata == registers.RESUME)
+            disturbs = disturbs & ~(self.paused_now & (in_scratch | resumes))
         always, if_busy, refused = Signal(), Signal(), Signal()
         m.d.sync += [
             always.eq(Mux(self.access.write, no_write, no_read)),
-            if_busy.eq(Mux(self.access.write, while_busy, region == Region.SCRATCH)),
+            if_busy.eq(disturbs),
             refused.eq(always | (if_busy & self.busy)),
         ]
         return refused
@@ -157,6 +164,11 @@ class Front(wiring.Component):
             m.d.sync += self._pending.eq(0)
         with m.If(self.ended):
             m.d.sync += self._pending.eq(1)
+        if self._config.pause:
+            before = Signal()
+            m.d.sync += before.eq(self.paused_now)
+            with m.If(self.paused_now & ~before):
+                m.d.sync += self._pending.eq(1)
         self._stored = stored
 
     def _read(self, m: Module, region: Value, register: Value, offset: Value) -> Value:
@@ -169,11 +181,14 @@ class Front(wiring.Component):
             writer.data.eq(self.loss.word),
             reader.addr.eq(offset[:EPOCH_BITS]),
         ]
+        paused: tuple[Value, ...] = (Const(0, 3),)
+        if self._config.pause:
+            paused = (*(getattr(self, name) for name in PAUSED), Const(0, 1))
         values: dict[int, Value] = {
             BoardRegister.ID: Const(board.IDENTITY, 32),
             BoardRegister.STATUS: Cat(
                 *(getattr(self, name) for name in ("busy", "trained", "converged", "stopped", "unanswered")),
-                Const(0, 3),
+                *paused,
                 self.fault,
             ),
             BoardRegister.INTERRUPT: self._pending,
@@ -184,6 +199,8 @@ class Front(wiring.Component):
             BoardRegister.FAILED_PAGE: self.failed_page,
             **self._stored,
         }
-        for k, name in enumerate(board.CONFIGURATION):
-            values[BoardRegister.THREADS + k] = Const(getattr(self._config, name), 32)
+        words = [getattr(self._config, name) for name in board.CONFIGURATION]
+        while words[-1] == 0:  # a register that is not there reads as 0
+            words.pop()
+        values |= {BoardRegister.THREADS + k: Const(word, 32) for k, word in enumerate(words)}
         return Mux(region == BoardRegion.LOSSES, reader.data, read_register(m, register, values))

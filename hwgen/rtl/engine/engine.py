@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import LANE_BITS, choose, entry_bits, thread_slots
 from hwgen.rtl.engine.issue import PROGRAM_WRITE
-from hwgen.rtl.engine.sections import ADDRESS_BITS, COUNTED, epoch_ports
+from hwgen.rtl.engine.sections import ADDRESS_BITS, COUNTED, PAUSE_COMMANDS, PAUSE_RESULTS, epoch_ports
 from hwgen.rtl.engine.sequencer import SCRATCH_ACCESS, Sequencer
 from hwgen.rtl.engine.thread import Thread
 from hwgen.rtl.interfaces import outbox_write, thread_bits, tuple_write, wires
@@ -52,6 +52,8 @@ class Engine(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sequencer, name))
         m.d.comb += wires(sequencer, self, "start", "stop")
         m.d.comb += wires(self, sequencer, "half_release", *COUNTED)
+        if config.pause:
+            m.d.comb += [*wires(sequencer, self, *PAUSE_COMMANDS), *wires(self, sequencer, *PAUSE_RESULTS)]
 
         threads = [self._library.place("thread", lambda: Thread(config, self._library)) for _ in range(config.threads)]
         # rows are numbered within their half on the bus, within the memory in the threads

@@ -41,16 +41,27 @@ COUNTED = ("cycles", "tuples", "batches", "busy", "merging")
 RESULTS = {"half_release": 1, "finished": 1, "overflow": 1, **dict.fromkeys(COUNTED, 64)}
 """What `SectionControl` says of an epoch, through the sequencer and the engine; their bits. Pulses: the tuple section
 is over; the epoch is; fault STACK. The others are the counters of `hwgen.spec.registers`."""
+PAUSE_COMMANDS = {"pause": 1, "resume": 1}
+"""Of machines that can pause: whether batches do, stable while an epoch runs; a pulse to go on."""
+PAUSE_RESULTS = {"pausing": 1, "last": 1, "paused": 64}
+"""Of these: whether the machine is paused, whether with the epoch's last batch, and a counter."""
+
+
+def results(config: MachineConfig) -> dict[str, int]:
+    """What `SectionControl` of a machine says, and its bits."""
+    return RESULTS | (PAUSE_RESULTS if config.pause else {})
 
 
 def epoch_ports(config: MachineConfig) -> dict[str, wiring.Member]:
     """What `SectionControl`, the sequencer and the engine have alike."""
+    commands = PAUSE_COMMANDS if config.pause else {}
     return {
         "start": In(1),  # pulse: begin an epoch (cycle 0)
         "stop": In(1),  # pulse: forget it
         "rounds": In(hand_over(config)),
         "settings": In(SECTION_SETTINGS),
-        **{name: Out(bits) for name, bits in RESULTS.items()},
+        **{name: In(bits) for name, bits in commands.items()},
+        **{name: Out(bits) for name, bits in results(config).items()},
     }
 
 
@@ -99,6 +110,7 @@ class SectionControl(wiring.Component):
     def __init__(self, config: MachineConfig) -> None:
         self._round = round_layout(config)
         self._records = config.record_depth > 0
+        self._pauses = config.pause > 0
         super().__init__(
             {
                 **epoch_ports(config),
@@ -137,6 +149,8 @@ class SectionControl(wiring.Component):
         with m.If(self.rounds.epoch_empty):
             m.d.sync += empty.eq(1)
         ends, goes_on = finish, self._state != State.OFF
+        if self._pauses:
+            goes_on = goes_on | self.pausing
         if self._records:
             # the last round's records are stored first
             over = Signal()
@@ -153,11 +167,15 @@ class SectionControl(wiring.Component):
             with m.Switch(self._plan):
                 for plan, section in PLANNED.items():
                     with m.Case(plan):
-                        self._begin(m, section)
+                        self._begin(m, section, pauses=self._pauses and section is Section.BATCH)
                 with m.Case(Plan.FINISH, Plan.OVERFLOW):
                     m.d.sync += self._state.eq(State.OFF)
         with m.Elif(empty_finish):
             m.d.sync += self._state.eq(State.OFF)
+        if self._pauses:
+            with m.Elif(self.pausing & self.resume):
+                m.d.sync += self.pausing.eq(0)
+                self._begin(m, Section.BATCH)
         with m.Elif(self._state == State.SETTLE):
             m.d.sync += self._state.eq(State.READY)
         with m.Elif(self._pop):
@@ -177,6 +195,9 @@ class SectionControl(wiring.Component):
             m.d.comb += self.entry.eq(self._entry(Section.INIT))
         with m.Elif(self._state == State.READY):
             m.d.comb += self.entry.eq(self._tuple_entry)
+        if self._pauses:
+            with m.Elif(self.pausing):
+                m.d.comb += self.entry.eq(self._entry(Section.BATCH))
         with m.Else(), m.Switch(self._plan):
             for plan, section in PLANNED.items():
                 with m.Case(plan):
@@ -193,6 +214,14 @@ class SectionControl(wiring.Component):
                 self._begin(m, Section.INIT)
         with m.If(self.stop):
             m.d.sync += self._state.eq(State.OFF)
+        if self._pauses:
+            with m.If(self.pausing):
+                m.d.sync += self.paused.eq(self.paused + 1)
+            with m.If(self.start):
+                m.d.sync += self.paused.eq(0)
+            with m.If(self.start | self.stop):
+                m.d.sync += self.pausing.eq(0)
+            m.d.comb += self.last.eq(self._current.epoch_last)
         return m
 
     def _entry(self, section: Section) -> Value:
@@ -201,7 +230,14 @@ class SectionControl(wiring.Component):
     def _exists(self, section: Section) -> Value:
         return self.settings.exists[SECTIONS.index(section)]
 
-    def _begin(self, m: Module, section: Section) -> None:
+    def _begin(self, m: Module, section: Section, *, pauses: bool = False) -> None:
+        """Begin a section; with `pauses` only if its batch does not pause first."""
+        if pauses:
+            with m.If(self.pause):
+                m.d.sync += [self._state.eq(State.OFF), self.pausing.eq(1)]
+            with m.Else():
+                self._begin(m, section)
+            return
         m.d.comb += self.begin.eq(1)
         m.d.sync += [self._state.eq(State.RUN), self._section.eq(SECTIONS.index(section))]
         if section is Section.EPOCH:

@@ -1,8 +1,8 @@
 """The one sequencer of the machine: rounds in, control of every lane out.
 
 It joins the choice of sections and the issue of rows, decodes each row once for all threads, and sends each of its
-fields in the cycle in which it must leave (`control.py`). While no epoch runs, the host's accesses to the scratchpads
-take the same way. It holds no data of tuples or models.
+fields in the cycle in which it must leave (`control.py`). While no epoch runs, and in a pause, the host's accesses to
+the scratchpads take the same way. It holds no data of tuples or models.
 """
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
@@ -14,7 +14,7 @@ from hwgen.rtl.arith.select import OPERATION_BITS, Operation
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine import control
 from hwgen.rtl.engine.issue import PROGRAM_WRITE, Issue
-from hwgen.rtl.engine.sections import ADDRESS_BITS, RESULTS, SectionControl, epoch_ports
+from hwgen.rtl.engine.sections import ADDRESS_BITS, PAUSE_COMMANDS, SectionControl, epoch_ports, results
 from hwgen.rtl.interfaces import count_bits, tuple_address_bits, wires
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
@@ -26,7 +26,7 @@ PUT_STAGE = 6
 """Cycles from a row's issue to its operands in stage 3."""
 
 SCRATCH_ACCESS = wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_BITS), "data": Out(32)})
-"""The host reads or writes a word of the scratchpads, at row × lanes + lane; only while no epoch runs.
+"""The host reads or writes a word of the scratchpads, at row × lanes + lane; only while no epoch runs, or in a pause.
 
 `read` and `write` are pulses. What is written goes to every thread.
 """
@@ -62,12 +62,12 @@ class Sequencer(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sections, name))
         wiring.connect(m, wiring.flipped(self.program), issue.write)
         m.d.comb += [
-            *wires(sections, self, "start", "stop"),
+            *wires(sections, self, "start", "stop", *(PAUSE_COMMANDS if self._config.pause else ())),
             *(end.eq(issue.section_end) for end in (sections.section_end, self.section_end)),
             issue.stop.eq(self.stop),
             *wires(issue, sections, "begin", "entry", "level_offset"),
             self.count.eq(sections.count),
-            *wires(self, sections, *RESULTS),
+            *wires(self, sections, *results(self._config)),
         ]
 
         m.d.sync += self.half_base.eq((self.settings.tuple_rows << self.settings.group_log2)[:ADDRESS_BITS])
@@ -275,7 +275,7 @@ class Sequencer(wiring.Component):
             m.d.sync += stage.eq(Mux(self.stop, 0, arriving))
             line = stage
 
-        # the host's word goes in where nothing else is, while no epoch runs
+        # the host's word goes in where nothing else is, while no section runs
         waiting = Signal(layout)
         m.d.comb += waiting.eq(line)
         with m.If(self.scratch.write):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from tests.hwgen.formal.proof import check
 
 CONFIG = MachineConfig(threads=2, tuple_depth=64)
 ROUND = data.StructLayout({"count": count_bits(CONFIG), "batch_last": 1, "epoch_last": 1})
-CYCLES = 12
-RUNNING = SECTIONS.index(Section.TUPLE)
+CYCLES, LONGER = 12, 16
+RUNNING, BATCH = (SECTIONS.index(section) for section in (Section.TUPLE, Section.BATCH))
 
 
 class HandedOver(wiring.Component):
@@ -31,10 +32,16 @@ class HandedOver(wiring.Component):
     ----------
     hasty
         The access engine does not wait for rounds to be released: a fault.
+    config
+        With `pause`, batches pause, or not, and hosts go on when they like.
+    eager
+        What follows a pause may begin without a host: a fault.
     """
 
-    def __init__(self, *, hasty: bool = False) -> None:
+    def __init__(self, *, hasty: bool = False, config: MachineConfig = CONFIG, eager: bool = False) -> None:
         self._hasty = hasty
+        self._config = config
+        self._eager = eager
         super().__init__(
             {
                 "start": In(1),
@@ -52,12 +59,13 @@ class HandedOver(wiring.Component):
                 "consume": In(range(OUTSTANDING)),
                 "word_0": In(ROUND),
                 "word_1": In(ROUND),
+                **({"pause": In(1), "resume": In(1)} if config.pause else {}),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.sections = sections = SectionControl(CONFIG)
+        m.submodules.sections = sections = SectionControl(self._config)
         given, push = self.rounds, self.rounds.round_valid
         m.d.comb += [
             sections.start.eq(self.start),
@@ -71,12 +79,29 @@ class HandedOver(wiring.Component):
         # rounds handed over and not begun, the first of them first; those not released; whether there was one at all
         waiting, first, second = Signal(2), Signal(ROUND), Signal(ROUND)
         held, some, none, dropped = Signal(2), Signal(), Signal(), Signal()
+        off = self.state == State.OFF
+        if self._config.pause:
+            paused, resumes = sections.pausing, self.resume | self._eager
+            m.d.comb += [sections.pause.eq(self.pause), sections.resume.eq(resumes)]
+            begins, setting = sections.begin & (sections.entry == BATCH + 1), Signal()
+            ends = Signal()
+            m.d.sync += [setting.eq(self.pause), ends.eq(self.start | self.stop)]
+            m.d.comb += [
+                Assume(ends | (self.pause == setting)),  # stable while an epoch runs
+                Assert(~paused | off),
+                # it ends by its host, and what comes then is the batch; no batch begins otherwise
+                Assert(~(paused & sections.begin & ~self.start) | (begins & self.resume)),
+                Assert(~(begins & self.pause) | paused | self.start),
+                Cover(paused & begins),
+            ]
+            off = off & ~paused
+
         left = waiting - self.pop
         entry = Cat(given.count, given.batch_last, given.epoch_last)
         released = sections.half_release & ~dropped
         forget = self.start | self.stop
         m.d.comb += [
-            Assume(~self.start | (self.state == State.OFF)),
+            Assume(~self.start | off),
             Assume(~self.section_end | (self.state == State.RUN)),
             Assume(~given.epoch_empty | ~(some | push)),
             Assume(~push | ~none),
@@ -149,6 +174,19 @@ PROBES = {
 
 def test_each_round_is_begun_once_in_order_as_it_was(tmp_path: Path) -> None:
     check(HandedOver(), cycles=CYCLES, folder=tmp_path, probes=PROBES, induction=3)
+
+
+PAUSING = replace(CONFIG, pause=1)
+
+
+def test_a_pause_lasts_until_its_host_goes_on(tmp_path: Path) -> None:
+    """Of batches that pause, none begins what follows without; the rounds that wait stay as they are."""
+    check(HandedOver(config=PAUSING), cycles=LONGER, folder=tmp_path, probes=PROBES, induction=3)
+
+
+def test_a_pause_that_ends_by_itself_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"Assert failed"):
+        check(HandedOver(config=PAUSING, eager=True), cycles=LONGER, folder=tmp_path, probes=PROBES)
 
 
 def test_a_round_beyond_what_may_wait_is_noticed(tmp_path: Path) -> None:

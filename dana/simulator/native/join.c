@@ -1,0 +1,124 @@
+/*
+ * A batch over parts of the rows, each in a machine of its own: what parts merged goes to all of them, and each joins
+ * what all have by the language's tree.
+ *
+ * In: a part's merges, from where engine or code left them. Out: those of the whole batch, in their place. What carries
+ * them is the caller's (struct sim_join). A part without tuples for a batch takes part, and then has not its model.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+
+/* The first number of what parts exchange */
+enum
+{
+	HAS_TUPLES = 1,
+	IS_LAST = 2, /* the part has no batch behind this one */
+};
+
+static inline int64_t
+size_of(const struct sim_merge *merge)
+{
+	return (int64_t)merge->leading * merge->last;
+}
+
+/* Joins the merges of two neighbouring ranges of parts, of which each may have no tuples, and so nothing to join */
+static void
+join_two(const struct sim_merges *of, int32_t pass, float *to, const float *from, int64_t floats)
+{
+	int64_t at = 1;
+
+	if (((int32_t)from[0] & HAS_TUPLES) == 0)
+		return;
+	if (((int32_t)to[0] & HAS_TUPLES) == 0)
+	{
+		memcpy(to, from, sizeof(float) * (size_t)floats);
+		return;
+	}
+	for (int32_t k = 0; k < of->n; k++)
+		if (of->merges[k].pass == pass)
+		{
+			sim_compiled_join(of->merges[k].op, size_of(&of->merges[k]), to + at, from + at, to + at);
+			at += size_of(&of->merges[k]);
+		}
+}
+
+/* Has the machine's merges of a pass lie as parts exchange them, or back */
+static void
+copy(struct sim *sim, const struct sim_merges *of, int32_t pass, float *numbers, bool back)
+{
+	for (int32_t k = 0; k < of->n; k++)
+		if (of->merges[k].pass == pass)
+		{
+			of->copy(sim, &of->merges[k], numbers, back);
+			numbers += size_of(&of->merges[k]);
+		}
+}
+
+/* *over: no part has a batch behind this one; false: a fault */
+static bool
+join(struct sim *sim, const struct sim_merges *of, int32_t pass, int32_t flags, bool *over)
+{
+	const int32_t parts = sim->join.parts;
+	int64_t floats = 1;
+	float *own, *all;
+
+	for (int32_t k = 0; k < of->n; k++)
+		if (of->merges[k].pass == pass)
+			floats += size_of(&of->merges[k]);
+	if (sim->parts_size < (parts + 1) * floats)
+	{
+		free(sim->parts);
+		sim->parts_size = (parts + 1) * floats;
+		sim->parts = calloc((size_t)sim->parts_size, sizeof *sim->parts);
+	}
+	if (sim->parts == NULL)
+		return sim_engine_fault(sim, SIM_FAULT_STACK, 0);
+	own = sim->parts;
+	all = own + floats;
+	memset(own, 0, sizeof(float) * (size_t)floats);
+	own[0] = (float)flags;
+	if (flags & HAS_TUPLES)
+		copy(sim, of, pass, own + 1, false);
+	if (sim->join.exchange(sim->join.context, own, all, floats) != 0)
+		return sim_engine_fault(sim, SIM_FAULT_STACK, 0); /* the caller knows why */
+	*over = true;
+	for (int32_t p = 0; p < parts; p++)
+		*over = *over && ((int32_t)all[p * floats] & IS_LAST) != 0;
+	if ((flags & HAS_TUPLES) == 0)
+		return true;
+	for (int32_t width = 1; width < parts; width *= 2)
+		for (int32_t p = 0; p + width < parts; p += 2 * width)
+			join_two(of, pass, all + p * floats, all + (p + width) * floats, floats);
+	copy(sim, of, pass, all + 1, true);
+	return true;
+}
+
+/* Joins what a pass over a batch merged with the merges of other parts, if there are some; false: a fault */
+bool
+sim_join_pass(struct sim *sim, const struct sim_merges *of, int32_t pass, bool epoch_last)
+{
+	bool over;
+
+	if (sim->join.exchange == NULL)
+		return true;
+	if (!join(sim, of, pass, HAS_TUPLES | (epoch_last ? IS_LAST : 0), &over))
+		return false;
+	sim->e.joins_on = epoch_last && !over && pass == of->passes;
+	return true;
+}
+
+/* The batches of the epoch for which only other parts have tuples, until there is none; false: a fault */
+bool
+sim_join_others(struct sim *sim, const struct sim_merges *of)
+{
+	bool over;
+
+	do
+		for (int32_t pass = 0; pass <= of->passes; pass++)
+			if (!join(sim, of, pass, IS_LAST, &over))
+				return false;
+	while (!over);
+	return true;
+}
