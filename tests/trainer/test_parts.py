@@ -313,8 +313,15 @@ def test_machines_pause_to_join_their_sums(how: str, sizes: Sequence[int], monke
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     parts = [drawn(count, seed) for seed, count in enumerate(sizes)]
-    options: dict[str, Any] = {"features": ("x0", "x1", "x2"), "weight": "weight"}
+    shape = {"threads": 1, "clusters": 1}
+    options: dict[str, Any] = {"features": ("x0", "x1", "x2"), "weight": "weight", "design": shape}
     text = SUMMED.replace("SIZE", "batch").replace("PREPARED", "z = x")
+    if "rtl" in machines:  # a machine that pauses alone; built once, before parts wait for one another
+        alone = [
+            trained(text, drawn(20, 0), **options | one)
+            for one in ({"machine": "rtl", "design": {**shape, "pause": 1}}, {"machine": "interp"})
+        ]
+        assert bits(alone[0]) == bits(alone[1])
     there = in_parts(text, parts, "batch", machines=machines, **options)
     here = trained(
         text, interleaved(parts, 8, padded=True), **options, hyper={"batch": 8 * len(parts)}, machine="interp"
