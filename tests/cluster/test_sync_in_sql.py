@@ -479,8 +479,14 @@ def test_explain_says_what_each_mode_costs(mapped: Connection, shards: list[str]
         assert f"  batch: {listed[1].seconds:.2f} s, " in said
         assert f"{listed[1].rounds} rounds, waiting {listed[1].waiting:.0%} of an epoch; least time on" in said
         assert said.count("of an epoch is waiting: give larger batches, or gather the rows") == 2
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="sync"):
-        mapped.session.execute(text, (Jsonb(options | {"sync": "sometimes"}), "text"))
+    for wrong, message in (
+        ({"sync": "sometimes"}, 'argument "sync" must be'),
+        ({"features": ["x", "none"]}, r"column 'none' of public\.rows does not exist"),
+        ({"filter": "x < 0"}, r'a sample of public\.rows has no row with a label in column "y"'),
+        ({"test_size": 0.1, "test_by": "none"}, r'public\.rows has no column "none", which argument "test_by" names'),
+    ):
+        with pytest.raises(psycopg.Error, match=f"^{message}"):
+            mapped.session.execute(text, (Jsonb(options | {"sync": "batch"} | wrong), "text"))
     assert left(shards) == []
 
 

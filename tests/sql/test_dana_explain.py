@@ -154,6 +154,7 @@ def test_the_rows_that_are_not_held_out(session: Session, table: str, test_size:
     found = explained(session, "t", epochs=2, test_size=test_size)
     assert found["epoch"]["cycles"] == pytest.approx(cycles, rel=0.02)
     assert explained(session, "t")["epoch"]["cycles"] > (1 + test_size / 2) * cycles
+    explained(session, "t", test_size=test_size, test_by="b")
 
 
 def test_lines_are_the_same_numbers(session: Session, table: str) -> None:

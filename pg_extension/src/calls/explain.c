@@ -134,14 +134,18 @@ explain_training(FunctionCallInfo fcinfo)
 	dana_training  training;
 	dana_rule	   rule;
 	dana_source	  *source;
+	char		  *name;
 	Jsonb		  *shards;
 	StringInfoData request;
 
 	dana_training_from_call(fcinfo, 2, &training);
-	rule = dana_training_rule(&training);
 	shards = training.sync != NULL ? dana_shards_sample(&training) : NULL;
 	dana_split_rows(&training, true);
+	rule = dana_training_rule(&training); /* test_by needs the rows that were left out */
 	source = dana_source_open(&training.rows);
+	name = source->name;
+	if (shards != NULL)
+		source->name = psprintf("a sample of %s", name); /* whose labels may all be alike, for example */
 	dana_classes_find(&training, source, rule.description, false);
 	dana_source_encode(source, &training, rule.description);
 	dana_categories_find(&training, source, &rule);
@@ -149,8 +153,7 @@ explain_training(FunctionCallInfo fcinfo)
 	dana_json_text(&request, "device", PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	dana_json_truth(&request, "search", !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));
 	append_rows(&request, source, training.rows.filter); /* without the rows of a test */
-	if (shards != NULL)
-		source->name = dana_relation_name(training.table); /* for readers: what follows reads no row */
+	source->name = name;
 	dana_json_object(&request, "shards", shards);
 	append_last_run(&request, training.rule, source->asked.query != NULL ? "" : source->name);
 	appendStringInfo(&request, ",\"training\":%s",

@@ -194,7 +194,7 @@ open_rows(grouping *grouping)
 	/* as it was given first, so that an error shows the caller's text */
 	source = grouping->source = dana_source_open(&request);
 	if (table != NULL)
-		source->name = table;
+		source->name = source->from = table;
 	find_columns(grouping, dana_rows_descriptor(source->stream.plan));
 	if (table != NULL && !names_all(training, dana_rows_descriptor(source->stream.plan)) &&
 		dana_denied_columns(request.relation) != NULL)

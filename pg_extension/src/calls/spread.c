@@ -640,7 +640,7 @@ train_spread(spread *of, Datum (*train)(void *training))
 	led.known = find_columns(of);
 	led.leads = true;
 	dana_split_known(&led);
-	led.table = source;
+	led.rows.given = source;
 	return dana_relay_run(&relay, lead, &(leading){train, &led});
 }
 
@@ -782,7 +782,7 @@ sample(const spread *of, dana_training *training)
 	Relation	   into;
 	double		   rows = 0, pages = 0;
 
-	dana_shards_open(of->shards, of->count, training->table, false);
+	dana_shards_open(of->shards, of->count, training->rows.given, false);
 	for (int i = 0; i < of->count; i++)
 	{
 		if (of->shards[i].rows < 0)
@@ -794,7 +794,7 @@ sample(const spread *of, dana_training *training)
 	}
 	make_table(of, true);
 	training->rows.relation =
-		get_relname_relid(get_rel_name(training->table), LookupNamespaceNoError("pg_temp"));
+		get_relname_relid(get_rel_name(training->rows.given), LookupNamespaceNoError("pg_temp"));
 	into = relation_open(training->rows.relation, RowExclusiveLock);
 	for (int i = 0; i < of->count; i++)
 		sample_shard(&of->shards[i], into);
@@ -813,7 +813,7 @@ Jsonb *
 dana_shards_sample(dana_training *training)
 {
 	spread		  of = {.asked = training};
-	Relation	  relation = dana_shards_lock(training->table);
+	Relation	  relation = dana_shards_lock(training->rows.given);
 	Jsonb *volatile sizes = NULL;
 	const int	  level = begin(&of, relation);
 

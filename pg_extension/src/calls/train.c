@@ -307,7 +307,7 @@ train_converse(void *state)
 			/* a page has a value out of line, or columns need centres: use frames instead, from the first epoch */
 			MemoryContextSwitchTo(caller);
 			if (epochs.data[epochs.len - 1] != '[')
-				dana_progress_begin(of->training->table);
+				dana_progress_begin(of->training->rows.given);
 			resetStringInfo(&epochs);
 			appendStringInfoString(&epochs, EPOCHS_BEGIN);
 			if (!train_begin(&reply, of))
@@ -336,9 +336,9 @@ dana_train_model(const dana_training *training, dana_source *source, const dana_
 	model->machine = training->machine;
 	model->query = training->whole_query;
 	model->unnamed = training->unnamed && training->group == NULL;
-	model->source = source->name;
+	model->source = source->from;
 	of.request = dana_training_request(training, rule->text, source, &of.weights);
-	dana_progress_begin(training->table);
+	dana_progress_begin(training->rows.given);
 
 	dana_bounds_enter(&(dana_awaited){training->rule, source->name, training->epochs});
 	PG_TRY();
@@ -371,7 +371,7 @@ train_once(const dana_training *training, const dana_rule *rule, dana_new_model 
 	MemoryContext caller = CurrentMemoryContext;
 	volatile bool trained = false;
 
-	dana_progress_begin(training->table);
+	dana_progress_begin(training->rows.given);
 	dana_progress_set(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
 	dana_classes_find(training, source, rule->description, assume);
 	if (source->chosen.assumed != NULL)

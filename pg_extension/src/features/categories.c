@@ -148,7 +148,7 @@ statement(const category_survey *survey, dana_source *source, const dana_trainin
 	if (query != NULL)
 		appendStringInfo(&text, " FROM (%s\n) AS r) AS s", query);
 	else
-		appendStringInfo(&text, " FROM %s WHERE (%s\n)) AS s", source->name, filter != NULL ? filter : "true");
+		appendStringInfo(&text, " FROM %s WHERE (%s\n)) AS s", source->from, filter != NULL ? filter : "true");
 	return text.data;
 }
 

@@ -44,7 +44,7 @@ rows_of(const dana_survey *survey)
 	if (source->asked.query != NULL)
 		appendStringInfo(&rows, "(%s\n) AS r WHERE true", source->asked.query);
 	else
-		appendStringInfo(&rows, "%s WHERE (%s\n)", source->name,
+		appendStringInfo(&rows, "%s WHERE (%s\n)", source->from,
 						 source->asked.filter != NULL ? source->asked.filter : "true");
 	for (int i = 0; i < survey->labels.count; i++)
 		appendStringInfo(&rows, " AND %s IS NOT NULL", quote_identifier(survey->labels.values[i]));

@@ -41,7 +41,7 @@ is_given(const dana_training *training, const char *argument)
 static const char *
 name_of(const dana_training *training)
 {
-	return training->rows.query != NULL ? "the query" : dana_relation_name(training->rows.relation);
+	return training->rows.query != NULL ? "the query" : dana_relation_name(training->rows.given);
 }
 
 /* The columns of the rows */
@@ -206,7 +206,7 @@ read_rows(strata *of, const dana_training *training, const char *label)
 		if (request.query != NULL)
 			appendStringInfo(&text, " FROM (%s\n) AS r", request.query);
 		else
-			appendStringInfo(&text, " FROM %s WHERE (%s\n)", source->name, request.filter != NULL ? request.filter : "true");
+			appendStringInfo(&text, " FROM %s WHERE (%s\n)", source->from, request.filter != NULL ? request.filter : "true");
 		rows = dana_source_plan(source, text.data);
 		columns = dana_rows_descriptor(rows);
 		of->label = split->row != NULL || label == NULL ? of->label : 1;

@@ -247,7 +247,7 @@ training_check(dana_training *training)
 	if (training->sync != NULL && training->rows.query != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"sync\" goes with a table"),
 						errhint("Its shards are those that dana_shards() lists.")));
-	training->table = training->rows.relation;
+	training->rows.given = training->rows.relation;
 	training->whole_query = training->rows.query;
 	training->rows.filter = training->filter;
 	if (training->filter != NULL)
@@ -453,7 +453,7 @@ append_metadata(StringInfo to, const dana_training *training, const char *rule, 
 		*(query != NULL ? &query : &filter) =
 			dana_training_rows(training, group->condition, query != NULL ? query : filter);
 	dana_json_open(to, "metadata", '{');
-	dana_json_text(to, "source", source->name);
+	dana_json_text(to, "source", source->from);
 	if (OidIsValid(training->rows.relation))
 		dana_json_text(to, "source_owner", GetUserNameFromId(dana_relation_owner(training->rows.relation), false));
 	dana_json_text(to, "rule_md5", TextDatumGetCString(DirectFunctionCall1(md5_text, CStringGetTextDatum(rule))));

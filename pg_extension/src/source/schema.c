@@ -89,7 +89,7 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
 						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
 	}
-	appendStringInfo(&text, " FROM %s", source->name);
+	appendStringInfo(&text, " FROM %s", source->from);
 	if (source->asked.filter != NULL) /* it was checked to be one expression; the newline ends a comment in it */
 		appendStringInfo(&text, " WHERE (%s\n)", source->asked.filter);
 	return text.data;

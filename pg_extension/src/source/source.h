@@ -35,6 +35,7 @@ typedef struct dana_cleaning
 typedef struct dana_source_request
 {
 	Oid			  relation; /* InvalidOid for a query */
+	Oid			  given;	/* the table that the caller named; `relation` may have rows of its shards */
 	char		 *query;	/* one SELECT */
 	char		 *filter;	/* condition on the table's rows, or NULL; checked to be one expression */
 	dana_cleaning cleaning;
@@ -86,7 +87,8 @@ typedef struct dana_source
 	dana_source_request asked;
 	Relation	  relation; /* locked AccessShareLock until the transaction ends; NULL: a query */
 	Snapshot	  snapshot;
-	char		 *name;		/* qualified and quoted */
+	char		 *name;		/* of what the caller named, for messages; qualified and quoted */
+	char		 *from;		/* of the relation, for statements and metadata */
 	bool		  heap;		/* a heap with pages of its own */
 	BlockNumber	  pages;	/* all pages with rows that the snapshot can see */
 	dana_filter	 *compiled; /* the filter, for pages */

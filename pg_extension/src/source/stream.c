@@ -118,7 +118,8 @@ source_open_relation(dana_source *source, Oid id)
 {
 	Relation relation;
 
-	source->name = dana_relation_name(id);
+	source->from = dana_relation_name(id);
+	source->name = dana_relation_name(source->asked.given);
 	relation = source->relation = relation_open(id, AccessShareLock);
 	/* rights first: the kind of a table is not revealed to roles without them */
 	source_check_rights(relation, source->name);
@@ -148,7 +149,7 @@ dana_source_open(const dana_source_request *request)
 		source_open_relation(source, request->relation);
 	else
 	{
-		source->name = "the query";
+		source->name = source->from = "the query";
 		source->stream.plan = dana_source_plan(source, request->query);
 	}
 	return source;
