@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import select
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ Introduction = Mapping[str, Any]
 
 LOOK_MS = 1000
 """How long to wait before silent shards are looked for."""
+
+OUT_OF_STEP = "the parts of the training are out of step"
 
 LOST = "08006"
 """SQLSTATE of a connection that is lost."""
@@ -266,19 +269,29 @@ class _Relay:
         """The followers' answers to a command; until then they exchange merges."""
         while True:
             found = self._collect(self._followers)
-            kinds = {None if one is None else one[:1] for one in found.values()}
-            if kinds == {MERGES}:
-                merges = [message[1:] for one in self._followers if (message := found[one]) is not None]
-                if len({len(one) for one in merges}) > 1:
-                    raise self._out_of_step(self._followers[0], MERGES)
-                every = b"".join(merges)
-                for one in self._followers:
-                    one.send(every)
-            elif kinds <= {ANSWER, None}:
-                return [(found[one] or ANSWER)[1:] for one in self._followers]
-            else:
-                odd = next(one for one in self._followers if (found[one] or ANSWER)[:1] != MERGES)
-                raise self._out_of_step(odd, found[odd] or b"")
+            # of one that has ended it is an empty answer
+            said = {one: found[one] or ANSWER for one in self._followers}
+            self._require_alike({one: message[:1] for one, message in said.items()}, "it sent a message {}, {} {}")
+            kind = said[self._followers[0]][:1]
+            if kind == ANSWER:
+                return [message[1:] for message in said.values()]
+            if kind != MERGES:
+                raise self._out_of_step(self._followers[0], kind)
+            self._require_alike(
+                {one: len(message) - 1 for one, message in said.items()}, "its sums have {} bytes, those of {} {}"
+            )
+            every = b"".join(message[1:] for message in said.values())
+            for one in self._followers:
+                one.send(every)
+
+    def _require_alike(self, said: Mapping[_Peer, object], text: str) -> None:
+        """Raise an error that names the shard that does not say what most say."""
+        if len(set(said.values())) == 1:
+            return
+        common, _ = Counter(said.values()).most_common(1)[0]
+        odd = next(one for one in said if said[one] != common)
+        like = next(one for one in said if said[one] == common)
+        raise odd._error(f"{OUT_OF_STEP}: {text.format(said[odd], like.shard, common)}", "08P01")
 
     def _collect(self, peers: Sequence[_Peer]) -> dict[_Peer, bytes | None]:
         """One message of each, None of those that have ended; of others none may come."""
@@ -320,4 +333,4 @@ class _Relay:
 
     def _out_of_step(self, peer: _Peer, message: bytes) -> psycopg.Error:
         what = "an end" if not message else f"a message {message[:1]!r}"
-        return peer._error(f"the parts of the training are out of step: it sent {what}", "08P01")
+        return peer._error(f"{OUT_OF_STEP}: it sent {what}", "08P01")

@@ -99,8 +99,8 @@ def flood(data: bytes, before: int) -> bytes:
 class Trickle:
     """After what a message begins with, one byte after the other."""
 
-    def __init__(self, begins: bytes = b"PGCOPY") -> None:
-        self.begins, self.began = re.compile(begins, re.DOTALL), False
+    def __init__(self, begins: bytes | re.Pattern[bytes] = b"PGCOPY") -> None:
+        self.begins, self.began = re.compile(begins), False
 
     def __call__(self, data: bytes, before: int) -> bytes | list[bytes]:
         found = None if self.began else self.begins.search(data)
@@ -109,7 +109,7 @@ class Trickle:
         return [data[:at], *(data[i : i + 1] for i in range(at, len(data)))] if self.began else data
 
 
-MERGES = rb"d\0\0..M"
+MERGES = re.compile(rb"d(\0\0..)M", re.DOTALL)
 """What a part of a training merged."""
 
 

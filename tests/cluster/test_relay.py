@@ -86,6 +86,34 @@ def test_a_shard_is_silent_from_when_it_was_asked(
     thread.join()
 
 
+class _Named(SimpleNamespace):
+    def __str__(self) -> str:
+        return f"shard {self.number}"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ([b"M1234", b"M12", b"M34"], "shard 1: .*: its sums have 4 bytes, those of shard 2 2"),
+        ([b"M12", b"M", b"M34"], "shard 2: .*: its sums have 0 bytes, those of shard 1 2"),
+        ([b"M12", b"A", b"A12"], "shard 1: .*: it sent a message b'M', shard 2 b'A'"),
+        ([b"A", None, b"M"], "shard 3: .*: it sent a message b'M', shard 1 b'A'"),
+        ([b"X", b"X", b"X"], "shard 1: .*: it sent a message b'X'"),
+    ],
+)
+def test_the_shard_that_is_out_of_step_is_named(
+    said: list[bytes | None], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[Any] = [SimpleNamespace(pgconn=SimpleNamespace(socket=number)) for number in range(4)]
+    shards: list[Any] = [None, *(_Named(number=number) for number in (1, 2, 3))]
+    leader, *peers = [_Peer(session=session, shard=shard) for session, shard in zip(sessions, shards, strict=True)]
+    carried = _Relay(leader, peers)
+    monkeypatch.setattr(carried, "_collect", lambda peers: dict(zip(peers, said, strict=True)))
+    with pytest.raises(ShardError, match=f"^{message}$") as failed:
+        carried._answers()
+    assert failed.value.sqlstate == "08P01"
+
+
 def _message(kind: bytes, body: bytes = b"") -> bytes:
     return kind + struct.pack("!i", len(body) + 4) + body
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import struct
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -415,6 +418,29 @@ def test_a_shard_that_sends_a_byte_at_a_time_is_named(mapped: Connection, shards
         mapped.session.execute("UPDATE dana.shard SET conninfo = %s WHERE shard = 2", (through,))
         with pytest.raises(psycopg.Error, match=r"shard 2 \(public\.rows on .*127.*\): no message within 3 s"):
             mapped.session.execute(LONG)
+
+
+def test_the_shard_that_is_out_of_step_is_named(mapped: Connection, shards: list[str]) -> None:
+    """It is the first, and all others are alike."""
+    filled(shards, 64, 64, 64)
+    map_rows(mapped)
+
+    def longer(found: re.Match[bytes]) -> bytes:
+        return b"d" + struct.pack("!i", struct.unpack("!i", found[1])[0] + 4) + b"Mmore"
+
+    for wrong, message in (
+        (longer, r"its sums have \d+ bytes, those of shard 2 .* \d+"),
+        (rb"d\1A", ".* it sent a message 'A', shard 2 .* 'M'"),
+        (rb"d\0\0\0\006N{d\1M", "invalid input syntax for type json"),
+    ):
+        changed = partial(re.sub, MERGES, wrong, count=1)
+        with proxy(shards[0], lambda data, _, changed=changed: changed(string=data)) as (host, port):
+            through = make_conninfo(shards[0], host=host, port=port)
+            mapped.session.execute("UPDATE dana.shard SET conninfo = %s WHERE shard = 1", (through,))
+            with pytest.raises(psycopg.Error, match=message) as failed:
+                mapped.session.execute(LONG)
+        assert failed.value.sqlstate == "08P01"
+        assert "shard 1 (public.rows on " in f"{failed.value.diag.message_primary} {failed.value.diag.context}"
 
 
 @pytest.mark.parametrize("how", ["cancel", pytest.param("timeout", marks=pytest.mark.exhaustive)])

@@ -32,12 +32,6 @@
 
 static dana_relay *relay;
 
-static _Noreturn void
-out_of_step(const dana_shard *shard)
-{
-	dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, shard, "the parts of the training are out of step");
-}
-
 /* Reports what a shard says about its rows; its server may have made it up, and need not come to an end */
 static void
 report(int i, const char *text, int length)
@@ -45,12 +39,16 @@ report(int i, const char *text, int length)
 	const dana_shard *shard = &relay->shards[i];
 	Jsonb			 *said;
 	const char		 *hint;
+	ErrorContextCallback frame = {
+		.previous = error_context_stack, .callback = dana_shard_context, .arg = &relay->shards[i]};
 
 	CHECK_FOR_INTERRUPTS();
 	if (length > MAX_REPORT || relay->reports[i]++ == MAX_REPORTS)
 		dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, shard, "it reports more than %d times, or more than %d bytes",
 						 MAX_REPORTS, MAX_REPORT);
+	error_context_stack = &frame;
 	said = dana_json_parse(pg_any_to_server(pnstrdup(text, length), length, PG_UTF8));
+	error_context_stack = frame.previous;
 	hint = dana_json_string(said, "hint");
 	dana_notice(dana_json_boolean(said, "warns") ? WARNING : NOTICE, *hint != '\0' ? dana_plain(hint, MAX_REPORT) : NULL,
 				"%s: %s", shard->label, dana_plain(dana_json_string(said, "message"), MAX_REPORT));
@@ -141,32 +139,75 @@ send_all(const char *message, Size length)
 		dana_shard_send(&relay->shards[i], message, length);
 }
 
+/* What a shard's message is; that of one that has ended is an answer */
+static int
+kind_of(int i)
+{
+	return relay->lengths[i] < 0 ? DANA_PART_ANSWER : relay->messages[i][0];
+}
+
+static int
+length_of(int i)
+{
+	return relay->lengths[i] - 1;
+}
+
+/* The shard whose message is like most in this, the first of them */
+static int
+usual(int (*of)(int i))
+{
+	int found = 0, most = 0;
+
+	for (int i = 0; i < relay->count; i++)
+	{
+		int alike = 0;
+
+		for (int k = 0; k < relay->count; k++)
+			alike += of(k) == of(i);
+		if (alike > most)
+		{
+			most = alike;
+			found = i;
+		}
+	}
+	return found;
+}
+
+/* Raises an error that names the shard whose message is not like those of most in this; `format` has both values */
+static void
+require_alike(int (*of)(int i), const char *format)
+{
+	for (int i = 1; i < relay->count; i++)
+	{
+		int like;
+
+		if (of(i) == of(0))
+			continue;
+		like = usual(of);
+		for (i = 0; of(i) == of(like);)
+			i++;
+		dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &relay->shards[i], format, of(i), relay->shards[like].label, of(like));
+	}
+}
+
 /* Whether all that was collected are merges, which go to all shards; those that are not must be answers */
 static bool
 exchange_merges(void)
 {
 	StringInfoData all;
-	int			   merges = 0;
 
-	for (int i = 0; i < relay->count; i++)
-		merges += relay->lengths[i] > 0 && relay->messages[i][0] == DANA_PART_MERGES;
+	require_alike(kind_of, "the parts of the training are out of step: it sent a message '%c', %s '%c'");
+	if (kind_of(0) == DANA_PART_ANSWER)
+		return false;
+	if (kind_of(0) != DANA_PART_MERGES)
+		dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &relay->shards[0],
+						 "the parts of the training are out of step: it sent a message '%c'", kind_of(0));
+	require_alike(length_of, "its sums have %d bytes, those of %s %d");
 	initStringInfo(&all);
 	for (int i = 0; i < relay->count; i++)
-	{
-		const bool ended = relay->lengths[i] < 0;
-
-		if (merges == 0 ? !ended && relay->messages[i][0] != DANA_PART_ANSWER
-						: ended || relay->messages[i][0] != DANA_PART_MERGES)
-			out_of_step(&relay->shards[i]);
-		if (merges > 0 && relay->lengths[i] != relay->lengths[0])
-			dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, &relay->shards[i], "its sums have %d bytes, those of %s %d",
-							 relay->lengths[i] - 1, relay->shards[0].label, relay->lengths[0] - 1);
-		if (merges > 0)
-			appendBinaryStringInfo(&all, relay->messages[i] + 1, relay->lengths[i] - 1);
-	}
-	if (merges > 0)
-		send_all(all.data, all.len);
-	return merges > 0;
+		appendBinaryStringInfo(&all, relay->messages[i] + 1, length_of(i));
+	send_all(all.data, all.len);
+	return true;
 }
 
 /* Collects the parts' answers, and appends each with its length; false: the worker has said something before */
