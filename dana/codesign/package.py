@@ -34,7 +34,7 @@ from dana.storage.types import ARRAYS, SCALARS
 from dsl import Rule
 from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import WIDEST_BUS, MachineConfig
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine_text import disassemble as engine_text
 from hwgen.spec.strider import Fault
@@ -117,12 +117,6 @@ def export(
         )
     max_tuples = table_pages * page_size // layout.SMALLEST_TUPLE
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
-    if found.bundle.config.buses > 1:
-        raise UsageError(
-            f"a package has one bus for pages, of at most {WIDEST_BUS} bytes, and the machine's link has "
-            f"{found.bundle.config.link_bytes}: {found.bundle.config.buses} buses, which only machine 'rtl' has",
-            hint=f"Choose --design link_bytes={WIDEST_BUS}.",
-        )
     bundle = with_metas(found.bundle, metas or {})
     supply = supply_of(bundle.config, device)
     if supply is not None:

@@ -20,6 +20,10 @@ HELD = "sim/held.hex"
 BASE = 0x1_4000_0000
 """Address of a package's pages on the board's bus."""
 
+PART = 0x2000_0000
+"""Bytes from where one bus of several has its stripes of a package's pages to where the next has them: 512 MB, what a
+channel of an HBM has."""
+
 RECORD_BASE = 0x8000_0000
 """Address of a package's first table on the bus of the record memory."""
 

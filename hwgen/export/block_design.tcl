@@ -8,6 +8,7 @@
 set top @TOP@
 set megahertz @MEGAHERTZ@
 set memories {@MEMORIES@}
+set pages {@PAGES@}            ;# those of them with pages
 set kilobytes @APERTURE_KB@  ;# of the registers' aperture
 
 set boards {
@@ -38,14 +39,17 @@ proc bus {from to} {
   connect_bd_intf_net [get_bd_intf_pins $from] [get_bd_intf_pins $to]
 }
 
-# An interconnect from one master to `s_axil`, one from the masters of `memories` and `others` to a memory, and the reset
-# of all of them.
-proc around {clock resetn control others memory} {
-  global memories
-  set masters $others
-  foreach one $memories {
-    lappend masters board/$one
+# Buses of the board by their names.
+proc of_board {names} {
+  set found {}
+  foreach one $names {
+    lappend found board/$one
   }
+  return $found
+}
+
+# An interconnect from one master to `s_axil`, one from `masters` to a memory, and the reset of all of them.
+proc around {clock resetn control masters memory} {
   ip proc_sys_reset reset
   ip smartconnect control CONFIG.NUM_SI 1 CONFIG.NUM_MI 1
   ip smartconnect memory CONFIG.NUM_SI [llength $masters] CONFIG.NUM_MI 1
@@ -71,21 +75,21 @@ proc place_registers {space offset} {
 }
 
 proc on_zynq {} {
-  global megahertz
+  global megahertz memories
   ip zynq_ultra_ps_e ps
   apply_bd_automation -rule xilinx.com:bd_rule:zynq_ultra_ps_e -config {apply_board_preset 1} [get_bd_cells ps]
   set_property -dict [list \
     CONFIG.PSU__USE__M_AXI_GP0 1 CONFIG.PSU__USE__M_AXI_GP1 0 CONFIG.PSU__USE__M_AXI_GP2 0 \
     CONFIG.PSU__USE__S_AXI_GP2 1 CONFIG.PSU__SAXIGP2__DATA_WIDTH 128 \
     CONFIG.PSU__USE__IRQ0 1 CONFIG.PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ $megahertz] [get_bd_cells ps]
-  around ps/pl_clk0 ps/pl_resetn0 ps/M_AXI_HPM0_FPD {} ps/S_AXI_HP0_FPD
+  around ps/pl_clk0 ps/pl_resetn0 ps/M_AXI_HPM0_FPD [of_board $memories] ps/S_AXI_HP0_FPD
   net ps/pl_clk0 ps/maxihpm0_fpd_aclk ps/saxihp0_fpd_aclk
   net board/irq ps/pl_ps_irq0
   place_registers ps/Data 0xA0000000
 }
 
 proc on_card {} {
-  global megahertz kilobytes
+  global megahertz kilobytes memories pages
   # XDMA takes up to 512 of a unit
   lassign [expr {$kilobytes < 1024 ? [list $kilobytes Kilobytes] : [list [expr {$kilobytes / 1024}] Megabytes]}] size unit
   # pins of these ports: constraints of the card
@@ -112,13 +116,33 @@ proc on_card {} {
     CONFIG.CLKOUT2_REQUESTED_OUT_FREQ $megahertz CONFIG.USE_RESET false CONFIG.USE_LOCKED false
   connect_bd_intf_net [get_bd_intf_ports clock_100] [get_bd_intf_pins clocks/CLK_IN1_D]
 
-  # one stack, through its first port
+  # one stack, through its first port; the n-th of several buses of pages through the port before the n-th part of it
+  set shared xdma/M_AXI
+  foreach one [of_board $memories] {
+    if {$one ni [of_board [lrange $pages 1 end]]} {
+      lappend shared $one
+    }
+  }
+  set used {}
+  for {set k 0} {$k < [llength $pages]} {incr k} {
+    lappend used [expr {16 / [llength $pages] * $k}]
+  }
   set ports {}
-  for {set k 1} {$k < 16} {incr k} {
-    lappend ports CONFIG.[format USER_SAXI_%02d $k] false
+  for {set k 0} {$k < 16} {incr k} {
+    if {$k ni $used} {
+      lappend ports CONFIG.[format USER_SAXI_%02d $k] false
+    }
   }
   ip hbm hbm CONFIG.USER_HBM_DENSITY 8GB CONFIG.USER_HBM_STACK 1 {*}$ports
-  around clocks/clk_out2 xdma/axi_aresetn xdma/M_AXI_LITE xdma/M_AXI hbm/SAXI_00
+  around clocks/clk_out2 xdma/axi_aresetn xdma/M_AXI_LITE $shared hbm/SAXI_00
+  foreach one [lrange $pages 1 end] k [lrange $used 1 end] {
+    set port [format %02d $k]
+    ip smartconnect $one CONFIG.NUM_SI 1 CONFIG.NUM_MI 1
+    net clocks/clk_out2 $one/aclk hbm/AXI_${port}_ACLK
+    net reset/peripheral_aresetn $one/aresetn hbm/AXI_${port}_ARESET_N
+    bus board/$one $one/S00_AXI
+    bus $one/M00_AXI hbm/SAXI_$port
+  }
   foreach one {control memory} {
     set_property CONFIG.NUM_CLKS 2 [get_bd_cells $one]
     net xdma/axi_aclk $one/aclk1

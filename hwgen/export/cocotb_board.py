@@ -22,7 +22,7 @@ from cocotbext.axi.sparse_memory import SparseMemory
 
 PACKAGE = Path(__file__).resolve().parent.parent
 MANIFEST = json.loads((PACKAGE / "manifest.json").read_text())
-PAGE_BASE, RECORD_BASE, INTERRUPT = int("@BASE@", 16), int("@RECORD_BASE@", 16), int("@INTERRUPT@", 16)
+PAGE_BASE, PART, RECORD_BASE, INTERRUPT = (int(x, 16) for x in ("@BASE@", "@PART@", "@RECORD_BASE@", "@INTERRUPT@"))
 PATIENCE_MS = 100
 """Simulated time that a training may take: ten million cycles."""
 
@@ -61,8 +61,11 @@ class Board:
         cocotb.start_soon(Clock(dut.clk, 10, "ns").start())
         dut.rst.value = 1
         self.bus = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
-        slave = AxiSlaveRead(AxiReadBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, target=self.pages)
-        channels = [slave.ar_channel, slave.r_channel]
+        channels = []
+        for k in range(MANIFEST["buses"]):
+            bus = AxiReadBus.from_prefix(dut, f"m_axi_{k}" if k else "m_axi")
+            slave = AxiSlaveRead(bus, dut.clk, dut.rst, target=self.pages)
+            channels += [slave.ar_channel, slave.r_channel]
         if MANIFEST["config"]["record_depth"]:
             bus = AxiBus.from_prefix(dut, "m_axi_records")
             slave = AxiSlave(bus, dut.clk, dut.rst, target=self.records)
@@ -95,7 +98,11 @@ async def it_trains_the_simulator_s_model(dut, pauses):
     board = Board(dut, pauses)
     beats = (PACKAGE / "sim" / "pages.hex").read_text().split()
     beats = [line for line in beats if len(line) == 2 * MANIFEST["config"]["link_bytes"]]
-    board.pages.data.write(PAGE_BASE, b"".join(bytes.fromhex(line)[::-1] for line in beats))
+    for k in range(MANIFEST["buses"]):
+        # of each beat the stripe that comes over this bus
+        width = MANIFEST["config"]["link_bytes"] // MANIFEST["buses"]
+        stripes = (bytes.fromhex(line)[::-1][k * width : (k + 1) * width] for line in beats)
+        board.pages.data.write(PAGE_BASE + k * PART, b"".join(stripes))
     for offset, row in rows("starts.hex") if MANIFEST["config"]["record_depth"] else ():
         board.records.data.write(RECORD_BASE + offset, row)
     await board.reset()

@@ -14,6 +14,7 @@ union number {
 };
 
 static const uint32_t machine[][2] = {DANA_MACHINE};
+static const uint32_t bases[] = {DANA_PAGE_BASES};
 
 static uint64_t get64(const struct dana *board, uint32_t address) {
   uint32_t high = DANA_READ32(board, address + 4), low, again;
@@ -68,13 +69,17 @@ enum dana_result dana_load(const struct dana *board, const char *text, size_t le
 }
 
 enum dana_result dana_start(const struct dana *board, const struct dana_training *training) {
+  uint64_t base = training->base;
+  size_t k;
   if (DANA_READ32(board, DANA_BOARD_STATUS) & (DANA_STATUS_BUSY | DANA_STATUS_UNANSWERED) || !training->pages)
     return DANA_NOT_READY;
   DANA_WRITE32(board, DANA_PAGES, training->pages);
   DANA_WRITE32(board, DANA_BOARD_EPOCHS, training->epochs);
   DANA_WRITE32(board, DANA_BOARD_SLOTS, training->slots ? training->slots : training->pages);
-  DANA_WRITE32(board, DANA_BOARD_PAGE_BASE, (uint32_t)training->base);
-  DANA_WRITE32(board, DANA_BOARD_PAGE_BASE + 4, (uint32_t)(training->base >> 32));
+  for (k = 0; k < DANA_BUSES; k++, base += training->part) {
+    DANA_WRITE32(board, bases[k], (uint32_t)base);
+    DANA_WRITE32(board, bases[k] + 4, (uint32_t)(base >> 32));
+  }
   DANA_WRITE32(board, DANA_BOARD_PAGES_READY, training->slots ? 0 : DANA_ENDLESS);
   DANA_WRITE32(board, DANA_BOARD_LOSS_AT, DANA_LOSS_WORD);
   DANA_WRITE32(board, DANA_BOARD_CONVERGENCE_AT, DANA_CONVERGENCE_WORD);

@@ -1,7 +1,9 @@
 /* Driver of a board in C99: no allocation, no library, no operating system, one board per struct dana.
  *
  * `registers` is the AXI4-Lite slave, mapped as device memory, DANA_APERTURE bytes of it. Pages lie in memory that the
- * board's m_axi reads; the caller puts them there, and cleans its cache where the memory is not coherent.
+ * board's m_axi reads; the caller puts them there, and cleans its cache where the memory is not coherent. A board with
+ * DANA_BUSES buses, m_axi, m_axi_1 ..., takes DANA_BUS_BYTES of each DANA_CONFIG_LINK_BYTES bytes of a page from each:
+ * with two, bytes 0 to 127, 256 to 383 ... lie one behind the other from `base` on, all others from `base + part` on.
  *
  *   struct dana board = {.registers = mapped};
  *   if (dana_identify(&board) == DANA_OK && dana_load(&board, load_hex, load_hex_size) == DANA_OK) {
@@ -37,6 +39,7 @@ struct dana_training {
   uint32_t pages;   /* of an epoch */
   uint32_t epochs;  /* at most */
   uint64_t base;    /* of the first slot on m_axi, a multiple of DANA_CONFIG_PAGE_SIZE */
+  uint64_t part;    /* with several buses: bytes from that on one bus to that on the next, such a multiple, too */
   uint32_t slots;   /* for a table that streams: pages that the memory has room for, 2 or more; 0: all are there */
 };
 

@@ -25,7 +25,7 @@ ADDRESS = ("id", "addr", "len", "size", "burst", "lock", "cache", "prot", "valid
 
 
 class DanaBoard(LiteXModule):
-    """The package's top module; `bus`, `pages` and `records` (None without a record memory) are its buses."""
+    """The package's top module; `bus`, those of `pages`, and `records` (None without a record memory) are its buses."""
 
     def __init__(self, platform, folder, address_width=32):
         folder = Path(folder)
@@ -33,7 +33,10 @@ class DanaBoard(LiteXModule):
         config = manifest["config"]
         self.aperture = manifest["aperture"]
         self.bus = AXILiteInterface(data_width=32, address_width=address_width)
-        self.pages = AXIInterface(data_width=8 * config["link_bytes"], address_width=address_width, id_width=1)
+        width = 8 * config["link_bytes"] // manifest["buses"]
+        self.pages = [
+            AXIInterface(data_width=width, address_width=address_width, id_width=1) for _ in range(manifest["buses"])
+        ]
         self.records = None
         self.ev = EventManager()
         self.ev.board = EventSourceLevel()
@@ -52,7 +55,8 @@ class DanaBoard(LiteXModule):
         for channel in ("aw", "ar"):
             address = getattr(self.bus, channel).addr[: log2_int(self.aperture)]
             ports |= {f"i_s_axil_{channel}addr": address, f"i_s_axil_{channel}prot": 0}
-        ports |= _reads("m_axi", self.pages)
+        for k, pages in enumerate(self.pages):
+            ports |= _reads(f"m_axi_{k}" if k else "m_axi", pages)
         if config["record_depth"]:
             width = 32 * LANES * config["clusters"]
             self.records = AXIInterface(data_width=width, address_width=address_width, id_width=1)
@@ -64,7 +68,7 @@ class DanaBoard(LiteXModule):
     def add_to(self, soc, name="dana", origin=0x90000000):
         """Connect it to the SoC: registers from `origin` on, memories as masters of the SoC's bus."""
         soc.bus.add_slave(name, self.bus, SoCRegion(origin=origin, size=self.aperture, cached=False))
-        self.memories = [Reads(self.pages)]
+        self.memories = [Reads(pages) for pages in self.pages]
         if self.records is not None:
             self.memories += [Reads(self.records), Writes(self.records)]
         for k, memory in enumerate(self.memories):

@@ -30,6 +30,7 @@ class DanaBoard:
         self._manifest = json.loads((self._folder / "manifest.json").read_text())
         text = (self._folder / "registers.h").read_text()
         self._at = {name: int(value, 16) for name, value in re.findall(r"#define DANA_(\w+) 0x(\w+)u", text)}
+        self._bases = re.findall(r"DANA_(BOARD_PAGE_BASE\w*)", re.search("DANA_PAGE_BASES (.*)", text)[1])
         for name in self._at:
             if name.startswith("CONFIG_"):
                 self._expect(name.replace("CONFIG_", "BOARD_", 1), self._at[name])
@@ -67,24 +68,31 @@ class DanaBoard:
         size = self._at["CONFIG_PAGE_SIZE"]
         if not pages or len(pages) % size:
             raise ValueError(f"pages must be a multiple of {size} bytes, not {len(pages)}")
-        # a page begins at a multiple of its size, which PYNQ's allocator does not promise
-        memory = self._allocate(shape=(len(pages) + size,), dtype="u1")
-        skip = -memory.device_address % size
-        memory[skip : skip + len(pages)] = bytearray(pages)
-        memory.flush()
-        base, count = memory.device_address + skip, len(pages) // size
+        count = len(pages) // size
+        # a stripe of each page for each bus
+        stripes = np.frombuffer(pages, "u1").reshape(-1, len(self._bases), self._at["BUS_BYTES"])
+        memories = []
+        for k, register in enumerate(self._bases):
+            own = stripes[:, k].ravel()
+            # a page begins at a multiple of its size, which PYNQ's allocator does not promise
+            memory = self._allocate(shape=(len(own) + size,), dtype="u1")
+            skip = -memory.device_address % size
+            memory[skip : skip + len(own)] = own
+            memory.flush()
+            memories.append(memory)
+            base = memory.device_address + skip
+            self._set(register, base & 0xFFFFFFFF)
+            self._set(register, base >> 32, word=1)
         for register, value in {
             "PAGES": count,
             "BOARD_EPOCHS": epochs,
             "BOARD_SLOTS": count,
-            "BOARD_PAGE_BASE": base & 0xFFFFFFFF,
             "BOARD_PAGES_READY": self._at["ENDLESS"],
             "BOARD_LOSS_AT": self._at["LOSS_WORD"],
             "BOARD_CONVERGENCE_AT": self._at["CONVERGENCE_WORD"],
             "BOARD_INTERRUPT": 1,
         }.items():
             self._set(register, value)
-        self._set("BOARD_PAGE_BASE", base >> 32, word=1)
         self._set("BOARD_COMMAND", self._at["COMMAND_TRAIN"])
         while (status := self._get("BOARD_STATUS")) & self._at["STATUS_BUSY"]:
             if status & self._at["STATUS_UNANSWERED"]:

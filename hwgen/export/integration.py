@@ -44,6 +44,7 @@ def integration(config: MachineConfig, device: Device, top: str, title: str, fil
         "MEGAHERTZ": f"{config.clock_hz / 1e6:g}",
         "APERTURE_KB": aperture_bytes(config) >> 10,
         "APERTURE_BYTES": f"{aperture_bytes(config):#x}",
+        "PAGES": " ".join(board.of_bus(board.PAGE_BUS, k) for k in range(config.buses)),
         "MEMORIES": " ".join(sorted({port.bus for port in port_list(config)} - {"", "s_axil"})),
     }
     return {

@@ -133,7 +133,7 @@ class _Writer:
         else:
             mode = self._tag("master", self._tag("addressSpaceRef", addressSpaceRef=name))
         values = {"PROTOCOL": "AXI4LITE" if name == "s_axil" else "AXI4"}
-        if name == "m_axi":
+        if name != "s_axil" and "AWADDR" not in (port.signal for port in ports):
             values["READ_WRITE_MODE"] = "READ_ONLY"
         return self._interface(name, "interface", "aximm", mode, {port.signal: port.name for port in ports}, values)
 

@@ -31,14 +31,16 @@ static void pair(const char *line, uint32_t *address, uint32_t *word) {
 
 void train(void) {
   const char *line;
-  uint32_t address, word, compared = 0, row, lane;
+  uint32_t address, word, compared = 0, row, lane, bus;
   must_be_done(dana_identify(&board));
   must_be_done(dana_load(&board, load, sizeof load - 1));
   /* the last of these writes starts the training; the testbench's pages are elsewhere */
   for (line = writes; line < writes + sizeof writes - 1; line += LINE) {
     pair(line, &address, &word);
-    if (address == DANA_BOARD_PAGE_BASE) word = SOC_MEMORY;
-    if (address == DANA_BOARD_PAGE_BASE + 4) word = 0;
+    for (bus = 0; bus < DANA_BUSES; bus++) {
+      if (address == bases[bus]) word = SOC_MEMORY + bus * SOC_PART;
+      if (address == bases[bus] + 4) word = 0;
+    }
     DANA_WRITE32(&board, address, word);
   }
   while (!*(volatile uint32_t *)SOC_INTERRUPT) {

@@ -131,7 +131,13 @@ def main():
     build.mkdir(parents=True, exist_ok=True)
     beats = (PACKAGE / "sim" / "pages.hex").read_text().split()
     beats = [line for line in beats if len(line) == 2 * manifest["config"]["link_bytes"]]
-    (build / "pages.bin").write_bytes(b"".join(bytes.fromhex(line)[::-1] for line in beats))
+    # for each bus of pages its stripes of all of them
+    width = manifest["config"]["link_bytes"] // manifest["buses"]
+    parts = [
+        b"".join(bytes.fromhex(line)[::-1][k : k + width] for line in beats)
+        for k in range(0, len(beats[0]) // 2, width)
+    ]
+    (build / "pages.bin").write_bytes(b"".join(parts))
     texts = [PACKAGE / "images" / "load.hex", *(PACKAGE / "sim" / f"{name}.hex" for name in ("writes", "expected"))]
     before, after, held = (
         rows(PACKAGE / "sim" / f"{name}.hex") if manifest["config"]["record_depth"] else {}
@@ -143,7 +149,8 @@ def main():
     soc = Soc(platform, build / "pages.bin", rom_bytes, memory(before))
     soc.finalize()
     # not by .incbin, since compilers that cache see no change of such a file
-    (build / "soc.h").write_text(soc.header() + "".join(map(literal, texts)) + compared)
+    part = f"#define SOC_PART {len(parts[0])}u\n"
+    (build / "soc.h").write_text(soc.header() + part + "".join(map(literal, texts)) + compared)
     firmware(build)
     soc.init_rom("rom", get_mem_data(str(build / "firmware.bin"), data_width=32, endianness="little"))
     os.chdir(build)  # where the Verilog finds the contents of its memories

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.devices import Device
-from hwgen.export import BASE, FORMAT, HELD, MANIFEST, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, file_text
+from hwgen.export import BASE, FORMAT, HELD, MANIFEST, PART, RECORD_BASE, RECORD_IMAGE, RECORDS, STARTS, file_text
 from hwgen.export.integration import filled, integration
 from hwgen.export.licence import LICENCE, REUSE, TAG, licensed, reuse
 from hwgen.export.lint import waivers
@@ -54,6 +54,15 @@ DIGITS = 8
 FOLDERS = ("driver", "images", "rtl", "rule", "sim", "synth")
 LOAD = "images/load.hex"
 """What loads the machine: byte addresses and words, in the order of writing."""
+
+PAGE_PORTS = """\
+    .{bus}_arid(page_id[{k}]), .{bus}_araddr(page_address[64 * {k} +: 64]),
+    .{bus}_arlen(page_length[8 * {k} +: 8]), .{bus}_arsize(page_size[3 * {k} +: 3]),
+    .{bus}_arburst(page_burst[2 * {k} +: 2]), .{bus}_arlock(page_lock[{k}]), .{bus}_arcache(page_cache[4 * {k} +: 4]),
+    .{bus}_arprot(page_prot[3 * {k} +: 3]), .{bus}_arvalid(page_asked[{k}]), .{bus}_arready(page_ready[{k}]),
+    .{bus}_rid(1'b0), .{bus}_rdata(page_data[BUS_BITS * {k} +: BUS_BITS]), .{bus}_rresp(page_response[2 * {k} +: 2]),
+    .{bus}_rlast(page_last[{k}]), .{bus}_rvalid(page_valid[{k}]), .{bus}_rready(page_taken[{k}]),"""
+"""How the testbench connects a bus of pages."""
 
 PATIENCE, BETWEEN = 4, 1000
 """How many times as long as its training takes the testbench waits for the interrupt, and cycles between epochs."""
@@ -129,8 +138,8 @@ def package(
     verilog = f"// {title}; generated, MachineConfig {config.fingerprint()}\n{text.replace(PLACE, prefix)}"
     count = len(check.pages) // config.page_size
     load = list(bundle_blocks(made, records=RECORD_BASE))
-    writes = list(training_blocks(made, pages=count, epochs=check.epochs, base=BASE))
-    steps, more = scenarios(made, writes, BASE + len(check.pages))
+    writes = list(training_blocks(made, pages=count, epochs=check.epochs, base=BASE, part=PART))
+    steps, more = scenarios(made, writes, len(check.pages))
     files = {
         **{f"rtl/{name}": text for name, text in (split(verilog) if divided else {f"{board.TOP}.v": verilog}).items()},
         "rtl/lint.vlt": waivers(f"{prefix}*.v" if divided else f"{board.TOP}.v"),
@@ -152,6 +161,7 @@ def package(
             "cocotb_board.py",
             {
                 "BASE": f"{BASE:x}",
+                "PART": f"{PART:x}",
                 "RECORD_BASE": f"{RECORD_BASE:x}",
                 "INTERRUPT": f"{byte_address(BoardRegion.BOARD, BoardRegister.INTERRUPT):x}",
             },
@@ -185,6 +195,7 @@ def package(
         "values": described(made),
         "config": config.to_json(),
         "aperture": aperture_bytes(config),
+        "buses": config.buses,
         "device": dataclasses.asdict(device),
         "versions": {
             "dana-db": version("dana-db"),
@@ -319,6 +330,10 @@ def _testbench(
         "TOP": top,
         "ADDRESS_BITS": aperture_bits(config),
         "DATA_BITS": 8 * config.link_bytes,
+        "BUSES": config.buses,
+        "PAGE_PORTS": "\n".join(
+            PAGE_PORTS.format(bus=board.of_bus(board.PAGE_BUS, k), k=k) for k in range(config.buses)
+        ),
         "BEATS": len(check.pages) // config.link_bytes,
         "LOADS": _count(load),
         "WRITES": _count(writes),
@@ -330,6 +345,7 @@ def _testbench(
         "PAGE_CYCLES": config.page_cycles,
         "QUEUE": max(config.striders * -(-config.page_beats // board.burst_beats(config)), 2 * config.record_depth),
         "BASE": f"{BASE:016x}",
+        "PART": f"{PART:016x}",
         "DEFINES": "`define RECORDS" if config.record_depth else "",
         "ROW_BITS": 32 * config.lanes,
         "ROWS": max(1, made.table_offsets[-1] // (4 * config.lanes)),

@@ -158,9 +158,12 @@ def header(made: Bundle) -> str:
         **{f"{name}_WORD": _written(made, f"{name}_AT") for name in ("LOSS", "CONVERGENCE")},
     }
     machine = [name for name in board.CONFIGURATION if name not in NOT_HARDWARE]
+    values |= {"BUSES": made.config.buses, "BUS_BYTES": made.config.bus_bytes}
     values |= {f"CONFIG_{name.upper()}": getattr(made.config, name) for name in machine}
     lines += [f"#define DANA_{name} 0x{int(value):x}u" for name, value in values.items()]
     pairs = ", ".join(f"{{DANA_BOARD_{name.upper()}, DANA_CONFIG_{name.upper()}}}" for name in machine)
+    bases = ", ".join(f"DANA_BOARD_{base.name}" for base in board.PAGE_BASES[: made.config.buses])
+    lines += ["", "/* Registers with the places of pages, for each bus. */", f"#define DANA_PAGE_BASES {bases}"]
     lines += ["", "/* Registers with the configuration, and what they hold. */", f"#define DANA_MACHINE {pairs}"]
     lines += ["", "/* Values of the rule, binary32.", *(f" * {line}" for line in MEANING.splitlines()), " */"]
     lines += [f"#define DANA_{name} 0x{value:x}u" for name, value in defined(made).items()]

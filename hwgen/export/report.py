@@ -31,6 +31,11 @@ RECORDS = """\
    to the memory that holds the tables, see "The record memory".
 """
 
+STRIPES = """\
+   Each bus brings {config.bus_bytes} of each {config.link_bytes} bytes of a page: the first go to the memory behind the
+   first bus, one behind the other from PAGE_BASE on, the next to that behind the second, from PAGE_BASE_1 on.
+"""
+
 TABLES = """\
 ## The record memory
 
@@ -111,7 +116,7 @@ For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLD
 ## Put it on a board
 
 1. Instantiate `{top}`. One clock `clk`, one synchronous reset `rst`, active high. Connect `s_axil` (AXI4-Lite,
-   {address_bits} address bits) to the processor, `m_axi` (AXI4, read only, {bits} bits of data, one identifier, bursts
+   {address_bits} address bits) to the processor, {buses} (AXI4, read only, {bits} bits of data, one identifier, bursts
    of {beats} beats) to the memory that holds pages, `irq` (level, active high) to the interrupt controller. Reset the
    interconnect of `m_axi` along with the board, or stop the board first (2 to COMMAND): `rst` alone, while page reads
    are under way, leaves unexpected beats, which are dropped only while no training runs.
@@ -123,7 +128,7 @@ For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLD
    export again: the Verilog stays the same as long as the settings above do, and `images/load.hex` is new.
 4. Copy heap pages into memory in block order, as they are in the table's files or, under a share lock, in shared
    buffers. Line pointers of rows that the reader's snapshot does not see are set to LP_UNUSED in the copy.
-
+{stripes}
 ## Files
 
 {files}
@@ -166,7 +171,9 @@ def report(
         waived=", ".join(WAIVED),
         build=BUILD[device.family],
         design=", `synth/block_design.tcl` (a project for ZCU104, KV260 or U55C)" if device.family == "xcup" else "",
-        bits=8 * config.link_bytes,
+        bits=8 * config.bus_bytes,
+        buses=" and ".join(f"`{board.of_bus(board.PAGE_BUS, k)}`" for k in range(config.buses)),
+        stripes=STRIPES.format(config=config) if config.buses > 1 else "",
         address_bits=aperture_bits(config),
         records=RECORDS.format(bits=32 * config.lanes, outstanding=config.record_depth) if config.record_depth else "",
         filled=" but for its record memory" if made.tables else "",

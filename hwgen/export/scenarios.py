@@ -7,12 +7,13 @@ of this module's, on columns of every type, so that they check what the rule's t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.export import BASE
+from hwgen.export import BASE, PART
 from hwgen.spec import board, numerics, registers
 from hwgen.spec.aperture import aperture_bytes, byte_address, region_words
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
@@ -41,15 +42,17 @@ class Act(IntEnum):
     INTERRUPT = 6  # wait for the interrupt's line
     LINE = 7  # it must be `word`
     CYCLES = 8  # that pass
-    SILENT = 9  # the memory of pages accepts and answers nothing while `word` is 1
-    BAD_BEATS = 10  # beats from `address` on, counted from the memory's first byte, come with the response `word`
+    SILENT = 9  # the memory of pages accepts and answers nothing on buses whose bits are set in `word`
+    BAD_BEATS = 10  # beats from `address` on, counted in bytes from the first page, come with the response in bits 1:0
+    # of `word` on the bus in the others from bit 8 on
     BAD_RECORDS = 11  # bits 1:0 of `word` are the response to reads of records, 3:2 to writes
     RESET = 12  # the board and its memories
     REACHED = 13  # read until it is at least `word`, which it must then be
     FILL = 14  # the page at `word` is copied to `address`, both counted in bytes from the first page
-    PLACE = 15  # the memory of pages begins at `address` * 2**32 + `word` on its bus
+    PLACE = 15  # the memory of pages begins at `address` * 2**32 + `word` on the first bus
     HOLDS = 16  # it has `word` pages; they repeat those from `address` on, counted in bytes from the first page
     LONG = 17  # what follows is left out with +QUICK
+    PARTS = 18  # on each further bus it begins `address` * 2**32 + `word` bytes above that
 
 
 class Step(NamedTuple):
@@ -140,8 +143,8 @@ SETTLED = max(RESULT_LATENCY, *SPECIAL_LATENCY.values())
 """Cycles between instructions, so that no result of one is written with those of another."""
 
 
-def scenarios(made: Bundle, writes: Iterable[Block], base: int) -> tuple[list[Scenario], bytes]:
-    """Scenarios in their order, and the pages that lie at `base`.
+def scenarios(made: Bundle, writes: Iterable[Block], at: int) -> tuple[list[Scenario], bytes]:
+    """Scenarios in their order, and the pages that lie so many bytes of pages behind the first one.
 
     Parameters
     ----------
@@ -151,11 +154,11 @@ def scenarios(made: Bundle, writes: Iterable[Block], base: int) -> tuple[list[Sc
         What had it train.
     """
     small = _every_type(made.config)
-    streamed, pages = _streamed(made.config, base + made.config.page_size)
-    numbers, end = (base + (1 + count) * made.config.page_size for count in (RING, len(pages)))
-    first, *others = _on(small, base)
+    streamed, pages = _streamed(made.config, at + made.config.page_size)
+    numbers, end = (at + (1 + count) * made.config.page_size for count in (RING, len(pages)))
+    first, *others = _on(small, at)
     every_type = _page(small, [_stored(column.type) for column in small.columns])
-    arithmetic, wide = _arithmetic(made.config, base), _wide(made.config, numbers, end)
+    arithmetic, wide = _arithmetic(made.config, at), _wide(made.config, numbers, end)
     return [*_records(made, writes), first, streamed, arithmetic, *others, *wide], b"".join([every_type, *pages])
 
 
@@ -207,20 +210,20 @@ def _one_tuple(
     )
 
 
-def _streamed(config: MachineConfig, base: int) -> tuple[Scenario, list[bytes]]:
-    """A table that is larger than its memory: a ring of slots at `base`, filled late and again. And the pages there.
+def _streamed(config: MachineConfig, at: int) -> tuple[Scenario, list[bytes]]:
+    """A table that is larger than its memory: a ring of slots from `at` on, filled late and again. And the pages there.
 
     The program doubles its sums before it adds a page's numbers, so the result shows which pages came, in which order.
     """
     size, count = config.page_size, len(STREAMED) * STREAMED_EPOCHS
     bundle = _sums(config, TWICE, PLUS)
-    start = training_blocks(bundle, pages=len(STREAMED), epochs=STREAMED_EPOCHS, base=base, slots=RING, ready=0)
+    start = _start(bundle, len(STREAMED), at, STREAMED_EPOCHS, slots=RING, ready=0)
     steps = [*_written(bundle_blocks(bundle, before=Held())), *_written(start)]
     read = 0
     for ready in (0, 1, *range(RING + 1, count, RING), count):
         # a page may be written to its slot only when the page before it there has been read
-        slots = [(base - BASE + page % RING * size, page % len(STREAMED)) for page in range(read, ready)]
-        steps += [Step(Act.FILL, slot, base - BASE + (RING + page) * size) for slot, page in slots]
+        slots = [(at + page % RING * size, page % len(STREAMED)) for page in range(read, ready)]
+        steps += [Step(Act.FILL, slot, at + (RING + page) * size) for slot, page in slots]
         steps += [
             _write(BoardRegister.PAGES_READY, ready),
             _board(Act.REACHED, BoardRegister.PAGES_READ, ready),
@@ -252,25 +255,31 @@ def _bits(number: float) -> int:
     return int(np.float32(number).view(np.uint32))
 
 
-def _wide(config: MachineConfig, base: int, end: int) -> Iterator[Scenario]:
-    """Counts and addresses that narrow registers do not hold. `base`: of the pages of `STREAMED`; `end`: of all.
+def _wide(config: MachineConfig, at: int, end: int) -> Iterator[Scenario]:
+    """Counts and addresses that narrow registers do not hold. `at`: where pages of `STREAMED` are; `end`: of all.
 
     The last two take twice the cycles of all other scenarios.
     """
     size, count = config.page_size, len(STREAMED)
-    usual = [Step(Act.PLACE, BASE >> 32, BASE & 0xFFFFFFFF), Step(Act.HOLDS, 0, (end - BASE) // size)]
+    usual = [
+        Step(Act.PLACE, BASE >> 32, BASE & 0xFFFFFFFF),
+        Step(Act.PARTS, PART >> 32, PART & 0xFFFFFFFF),
+        Step(Act.HOLDS, 0, end // size),
+    ]
 
     def load(bundle: Bundle) -> Iterator[Step]:
         return _written(bundle_blocks(bundle, before=Held()))
 
     doubled = _sums(config, TWICE, PLUS)
-    place = CARRY - size
+    place = CARRY - board.slot_bytes(config)
     start = training_blocks(doubled, pages=count, epochs=1, base=place, slots=HIGH + 1, ready=HIGH)
     yield (
         "page addresses have 64 bits; slots and ready pages are compared in 32",
         [
+            # the same address on each bus, so that each has the carry
             Step(Act.PLACE, place >> 32, place & 0xFFFFFFFF),
-            Step(Act.HOLDS, base - BASE, count),
+            Step(Act.PARTS),
+            Step(Act.HOLDS, at, count),
             *load(doubled),
             *_written(start),
             *_ended(BoardStatus.TRAINED),
@@ -290,7 +299,7 @@ def _wide(config: MachineConfig, base: int, end: int) -> Iterator[Scenario]:
     )
 
     def count_epochs(epochs: int, register: BoardRegister, row: int) -> Iterator[Step]:
-        blocks = training_blocks(counts, pages=0, epochs=epochs, base=base, slots=1)
+        blocks = _start(counts, 0, at, epochs, slots=1)
         return _written(blocks, {register: row * config.lanes})
 
     steps = [*load(counts)]
@@ -304,7 +313,7 @@ def _wide(config: MachineConfig, base: int, end: int) -> Iterator[Scenario]:
         ]
     yield "a convergence test holds unless it is 0 or -0", steps
     fails = replace(sums, strider=(StriderInstruction(StriderOpcode.CTL, Control.FAIL, *divmod(HIGHEST_FAULT, 64)),))
-    start = training_blocks(fails, pages=1, epochs=1, base=base)
+    start = _start(fails, 1, at)
     yield "a fault has eight bits", [*load(fails), *_written(start), *_ended(HIGHEST_FAULT << 8)]
     epochs = {0, MANY_LOSSES - 1, *(1 << bit for bit in range((MANY_LOSSES - 1).bit_length()))}
     yield (
@@ -319,16 +328,16 @@ def _wide(config: MachineConfig, base: int, end: int) -> Iterator[Scenario]:
         ],
     )
     page = LONG_RING + 1
-    start = training_blocks(sums, pages=page + 2, epochs=1, base=BASE, slots=LONG_RING, ready=page)
+    start = _start(sums, page + 2, 0, slots=LONG_RING, ready=page)
     yield (
         f"page {page} fails, in slot 1 of {LONG_RING}",
         [
-            Step(Act.HOLDS, base - BASE, LONG_RING),
+            Step(Act.HOLDS, at, LONG_RING),
             *load(sums),
             *_written(start),
             _board(Act.REACHED, BoardRegister.PAGES_READ, page),
             # so late in its page that beats of the next one, where it is under way, fail too
-            Step(Act.BAD_BEATS, 2 * size - config.link_bytes, SLVERR),
+            Step(Act.BAD_BEATS, 2 * size - config.link_bytes, config.buses - 1 << 8 | SLVERR),
             _write(BoardRegister.PAGES_READY, page + 2),
             *_ended(Fault.BUS << 8),
             _read(BoardRegister.FAILED_PAGE, page),
@@ -337,7 +346,7 @@ def _wide(config: MachineConfig, base: int, end: int) -> Iterator[Scenario]:
     )
 
 
-def _arithmetic(config: MachineConfig, base: int) -> Scenario:
+def _arithmetic(config: MachineConfig, at: int) -> Scenario:
     """Each operation on operands that are rounded, overflow, are infinite, NaN, zero or subnormal, to the bit.
 
     Operands lie in the scratchpad, where the host writes them as they are: the unpacker would flush them.
@@ -359,12 +368,12 @@ def _arithmetic(config: MachineConfig, base: int) -> Scenario:
         bundle = _one_tuple(config, [(ColumnType.FLOAT4, 1)] * 2, program)
         bundle = replace(bundle, image=image.reshape(2 * rows, config.lanes))
         steps += _written(bundle_blocks(bundle, before=Held()))
-        steps += [*_written(training_blocks(bundle, pages=1, epochs=1, base=base)), *_ended(BoardStatus.TRAINED)]
+        steps += [*_written(_start(bundle, 1, at)), *_ended(BoardStatus.TRAINED)]
         for k, op in chosen:
             results = OPERATIONS[op](a, b) if op.reads_b else OPERATIONS[op](a)
-            at = k * rows * config.lanes
+            first = k * rows * config.lanes
             steps += [
-                _word(Act.READ, Region.SCRATCH, at + n, int(word), config)
+                _word(Act.READ, Region.SCRATCH, first + n, int(word), config)
                 for n, word in enumerate(results.view(np.uint32))
             ]
     return "operations round, overflow and flush to the bit, and give the NaN that they must", steps
@@ -400,6 +409,12 @@ def _read(register: BoardRegister, word: int) -> Step:
     return _board(Act.READ, register, word)
 
 
+def _start(bundle: Bundle, pages: int, at: int, epochs: int = 1, **ring: int) -> Iterator[Block]:
+    """What has a board train on pages that lie so many bytes of pages behind the first one."""
+    base = BASE + at // bundle.config.buses
+    return training_blocks(bundle, pages=pages, epochs=epochs, base=base, part=PART, **ring)
+
+
 def _written(blocks: Iterable[Block], instead: dict[BoardRegister, int] | None = None) -> Iterator[Step]:
     """Writes of blocks, some registers of the board with other words."""
     other = {byte_address(BoardRegion.BOARD, register): word for register, word in (instead or {}).items()}
@@ -428,10 +443,10 @@ def _records(made: Bundle, writes: Iterable[Block]) -> Iterator[Scenario]:
         )
 
 
-def _on(small: Bundle, base: int) -> Iterator[Scenario]:
+def _on(small: Bundle, at: int) -> Iterator[Scenario]:
     config = small.config
     load = list(_written(bundle_blocks(small, before=Held())))
-    blocks = list(training_blocks(small, pages=1, epochs=1, base=base))
+    blocks = list(_start(small, 1, at))
 
     def train(**instead: int) -> list[Step]:
         return list(_written(blocks, {BoardRegister[name]: word for name, word in instead.items()}))
@@ -483,7 +498,7 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
         "no write reaches a board that trains, and its interrupt is silent until it is enabled",
         [
             *load,
-            Step(Act.SILENT, 0, 1),
+            Step(Act.SILENT, 0, 1 << config.buses - 1),
             *train(EPOCHS=3, INTERRUPT_ENABLE=0),
             *busy,
             Step(Act.SILENT, 0, 0),
@@ -510,11 +525,11 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
             _read(BoardRegister.STATUS, BoardStatus.TRAINED),
         ],
     )
-    for response in (SLVERR, DECERR):
+    for bus, response in product(range(config.buses), (SLVERR, DECERR)):
         yield (
             "an error of the bus ends a training",
             [
-                Step(Act.BAD_BEATS, base - BASE + config.page_size // 2, response),
+                Step(Act.BAD_BEATS, at + config.page_size // 2, bus << 8 | response),
                 *train(EPOCHS=3),
                 *_ended(Fault.BUS << 8),
                 _read(BoardRegister.FAILED_PAGE, 0),
@@ -548,7 +563,7 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
         [
             _read(BoardRegister.BUS_TIMEOUT, board.BUS_TIMEOUT),
             _write(BoardRegister.BUS_TIMEOUT, config.link_latency + config.page_cycles + EVERY_CYCLE_ELSE),
-            Step(Act.SILENT, 0, 1),
+            Step(Act.SILENT, 0, 1 << config.buses - 1),
             *train(),
             *_ended(BoardStatus.BUSY | BoardStatus.UNANSWERED),
             _write(BoardRegister.COMMAND, Command.STOP),
@@ -562,7 +577,7 @@ def _on(small: Bundle, base: int) -> Iterator[Scenario]:
                 for timeout in (0, HIGH + EVERY_CYCLE_ELSE)
                 for step in (
                     _write(BoardRegister.BUS_TIMEOUT, timeout),
-                    Step(Act.SILENT, 0, 1),
+                    Step(Act.SILENT, 0, 1 << config.buses - 1),
                     *train(),
                     Step(Act.CYCLES, 0, SOME_CYCLES),
                     Step(Act.LINE, 0, 0),

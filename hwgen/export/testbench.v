@@ -20,7 +20,9 @@ end
 
 module testbench;
   integer stall = 0, quick = 0, traced = 0;
-  localparam DATA_BITS = @DATA_BITS@;
+  localparam DATA_BITS = @DATA_BITS@;    // of a beat of pages
+  localparam BUSES = @BUSES@;            // over which it comes, a stripe over each
+  localparam BUS_BITS = DATA_BITS / BUSES;
   localparam BEATS = @BEATS@;            // of all pages
   localparam MORE_BEATS = @MORE_BEATS@;  // of those of the scenarios, which follow
   localparam STEPS = @STEPS@;
@@ -37,6 +39,7 @@ module testbench;
   localparam PAGE_CYCLES = @PAGE_CYCLES@;  // from a page's first beat to its last, both included
   localparam QUEUE = @QUEUE@;            // bursts that a memory remembers
   localparam [63:0] BASE = 64'h@BASE@;
+  localparam [63:0] PART = 64'h@PART@;   // bytes from where one bus finds its stripes to where the next does
   localparam ADDRESS_BITS = @ADDRESS_BITS@;  // of the control bus
   localparam [ADDRESS_BITS - 1:0] INTERRUPT_REGISTER = 'h@INTERRUPT@;
   localparam [ADDRESS_BITS - 1:0] CYCLES_REGISTER = 'h@CYCLES@;  // of the training
@@ -75,19 +78,18 @@ module testbench;
   wire [1:0] bresp, rresp;
   wire [31:0] rdata;
 
-  wire [63:0] page_address;
-  wire [7:0] page_length;
-  wire page_id, page_lock;
-  wire [2:0] page_size, page_prot;
-  wire [1:0] page_burst;
-  wire [3:0] page_cache;
-  wire page_asked;
-  wire page_taken;
-  reg page_ready = 0, page_valid = 0, page_last = 0;
-  reg silent = 0;                        // accepts and answers nothing
-  reg [1:0] page_response = 0, bad_response = 0;
+  // of each bus
+  wire [64 * BUSES - 1:0] page_address;
+  wire [8 * BUSES - 1:0] page_length;
+  wire [BUSES - 1:0] page_id, page_lock, page_asked, page_taken, page_ready, page_valid, page_last;
+  wire [3 * BUSES - 1:0] page_size, page_prot;
+  wire [2 * BUSES - 1:0] page_burst, page_response;
+  wire [4 * BUSES - 1:0] page_cache;
+  wire [DATA_BITS - 1:0] page_data;
+  reg [BUSES - 1:0] silent = 0;          // accepts and answers nothing
+  reg [1:0] bad_response = 0;
+  integer bad_bus = 0;
   reg [31:0] bad_beat = 0;
-  reg [DATA_BITS - 1:0] page_data = 0;
   wire interrupt;
 
 `ifdef RECORDS
@@ -109,15 +111,13 @@ module testbench;
 `endif
 
   @TOP@ board (
-    .clk(clk), .rst(rst), .irq(interrupt),
+    .clk(clk),
     .s_axil_awaddr(awaddr), .s_axil_awprot(3'b000), .s_axil_awvalid(awvalid), .s_axil_awready(awready),
     .s_axil_wdata(wdata), .s_axil_wstrb(wstrb), .s_axil_wvalid(wvalid), .s_axil_wready(wready),
     .s_axil_bresp(bresp), .s_axil_bvalid(bvalid), .s_axil_bready(bready),
     .s_axil_araddr(araddr), .s_axil_arprot(3'b000), .s_axil_arvalid(arvalid), .s_axil_arready(arready),
     .s_axil_rdata(rdata), .s_axil_rresp(rresp), .s_axil_rvalid(rvalid), .s_axil_rready(rready),
-    .m_axi_arid(page_id), .m_axi_araddr(page_address), .m_axi_arlen(page_length), .m_axi_arsize(page_size),
-    .m_axi_arburst(page_burst), .m_axi_arlock(page_lock), .m_axi_arcache(page_cache), .m_axi_arprot(page_prot),
-    .m_axi_arvalid(page_asked), .m_axi_arready(page_ready),
+@PAGE_PORTS@
 `ifdef RECORDS
     .m_axi_records_arid(get_id), .m_axi_records_araddr(get_address), .m_axi_records_arlen(get_length),
     .m_axi_records_arsize(get_size), .m_axi_records_arburst(get_burst), .m_axi_records_arlock(get_lock),
@@ -134,15 +134,10 @@ module testbench;
     .m_axi_records_bid(1'b0), .m_axi_records_bresp(answer_response), .m_axi_records_bvalid(answer_valid),
     .m_axi_records_bready(answer_taken),
 `endif
-    .m_axi_rid(1'b0), .m_axi_rdata(page_data), .m_axi_rresp(page_response), .m_axi_rlast(page_last),
-    .m_axi_rvalid(page_valid), .m_axi_rready(page_taken)
+    .rst(rst), .irq(interrupt)
   );
 
   // ---- rules of the buses
-  requests #(.BYTES(DATA_BITS / 8)) m_axi_ar (
-    .clk(clk), .rst(rst), .valid(page_asked), .ready(page_ready), .address(page_address), .length(page_length),
-    .size(page_size), .burst(page_burst), .id(page_id), .lock(page_lock), .cache(page_cache), .prot(page_prot)
-  );
   channel #(.WIDTH(2)) s_axil_b (.clk(clk), .rst(rst), .valid(bvalid), .ready(bready), .payload(bresp));
   channel #(.WIDTH(34)) s_axil_r (.clk(clk), .rst(rst), .valid(rvalid), .ready(rready), .payload({rresp, rdata}));
 `ifdef RECORDS
@@ -202,52 +197,77 @@ module testbench;
     noise <= drawn(noise);
   end
 
-  // The memory of pages begins at `place` and has `holds` beats, which repeat those of `pages` from `repeats` on.
-  reg [63:0] place = BASE, holds = BEATS + MORE_BEATS;
+  // The memory of pages begins at `place`, of the next bus at `part` behind it, and has `holds` beats, which repeat those
+  // of `pages` from `repeats` on.
+  reg [63:0] place = BASE, part = PART, holds = BEATS + MORE_BEATS;
   integer repeats = 0;
-  reg [63:0] page_first [0:QUEUE - 1];   // of each burst: the cycle of its first beat, if none is before it
-  reg [31:0] page_beat [0:QUEUE - 1];
-  reg [8:0] page_left [0:QUEUE - 1];
-  integer page_asks = 0, page_done = 0;  // bursts so far
-  integer page_head;
-  reg page_went = 0, page_waits = 0;
-  reg [63:0] page_began = 0, page_part;
 
-  always begin
-    @(negedge clk);
-    if (page_went || rst) page_valid = 0;
-    if (rst) page_done = page_asks;
-    page_ready = page_asks - page_done < QUEUE && !silent && !`PAUSES(0);
-    page_head = page_done % QUEUE;
-    if (!page_valid && page_asks != page_done && !silent && now >= page_first[page_head]) begin
-      page_part = page_beat[page_head] % PAGE_BEATS;
-      if (page_part == 0 && !page_waits) page_began = now;
-      page_waits = page_part == 0;
-      // beat k of the n of a page comes when (k + 1) / n of the page's cycles are over
-      if (now + 1 >= page_began + ((page_part + 1) * PAGE_CYCLES + PAGE_BEATS - 1) / PAGE_BEATS && !`PAUSES(1)) begin
-        page_valid = 1;
-        page_data = pages[repeats + page_beat[page_head] % (BEATS + MORE_BEATS - repeats)];
-        page_response = page_beat[page_head] >= bad_beat ? bad_response : 2'b00;
-        page_last = page_left[page_head] == 9'd1;
+  genvar number;
+  generate
+    for (number = 0; number < BUSES; number = number + 1) begin : pages_of
+      wire [63:0] asked = page_address[64 * number +: 64] - place - part * number;
+      wire [7:0] length = page_length[8 * number +: 8];
+      reg [63:0] first [0:QUEUE - 1];        // of each burst: the cycle of its first beat, if none is before it
+      reg [31:0] beat [0:QUEUE - 1];
+      reg [8:0] left [0:QUEUE - 1];
+      integer asks = 0, done = 0;            // bursts so far
+      integer head;
+      reg went = 0, waits = 0;
+      reg [63:0] began = 0, within;
+      reg ready = 0, valid = 0, last = 0;
+      reg [1:0] response = 0;
+      reg [BUS_BITS - 1:0] data = 0;
+      reg [63:0] pauses = 64'h2545f4914f6cdd1d + number;
+
+      assign page_ready[number] = ready;
+      assign page_valid[number] = valid;
+      assign page_last[number] = last;
+      assign page_response[2 * number +: 2] = response;
+      assign page_data[BUS_BITS * number +: BUS_BITS] = data;
+
+      requests #(.BYTES(BUS_BITS / 8)) m_axi_ar (
+        .clk(clk), .rst(rst), .valid(page_asked[number]), .ready(ready), .address(page_address[64 * number +: 64]),
+        .length(length), .size(page_size[3 * number +: 3]), .burst(page_burst[2 * number +: 2]), .id(page_id[number]),
+        .lock(page_lock[number]), .cache(page_cache[4 * number +: 4]), .prot(page_prot[3 * number +: 3])
+      );
+
+      always begin
+        @(negedge clk);
+        if (went || rst) valid = 0;
+        if (rst) done = asks;
+        ready = asks - done < QUEUE && !silent[number] && pauses[7:0] >= stall;
+        head = done % QUEUE;
+        if (!valid && asks != done && !silent[number] && now >= first[head]) begin
+          within = beat[head] % PAGE_BEATS;
+          if (within == 0 && !waits) began = now;
+          waits = within == 0;
+          // beat k of the n of a page comes when (k + 1) / n of the page's cycles are over
+          if (now + 1 >= began + ((within + 1) * PAGE_CYCLES + PAGE_BEATS - 1) / PAGE_BEATS && pauses[15:8] >= stall) begin
+            valid = 1;
+            data = pages[repeats + beat[head] % (BEATS + MORE_BEATS - repeats)][BUS_BITS * number +: BUS_BITS];
+            response = number == bad_bus && beat[head] >= bad_beat ? bad_response : 2'b00;
+            last = left[head] == 9'd1;
+          end
+        end
+        @(posedge clk);
+        pauses = drawn(pauses);
+        went = valid & page_taken[number];
+        if (went) begin
+          beat[head] = beat[head] + 1;
+          left[head] = left[head] - 9'd1;
+          if (left[head] == 0) done = done + 1;
+        end
+        if (page_asked[number] & ready) begin
+          if (asked + (length + 64'd1) * (BUS_BITS / 8) > holds * (BUS_BITS / 8) || asked >= holds * (BUS_BITS / 8))
+            `WRONG(("a burst at %h is outside the pages of bus %0d", page_address[64 * number +: 64], number))
+          first[asks % QUEUE] = now + LATENCY;
+          beat[asks % QUEUE] = asked / (BUS_BITS / 8);
+          left[asks % QUEUE] = {1'b0, length} + 9'd1;
+          asks = asks + 1;
+        end
       end
     end
-    @(posedge clk);
-    page_went = page_valid & page_taken;
-    if (page_went) begin
-      page_beat[page_head] = page_beat[page_head] + 1;
-      page_left[page_head] = page_left[page_head] - 9'd1;
-      if (page_left[page_head] == 0) page_done = page_done + 1;
-    end
-    if (page_asked & page_ready) begin
-      if (page_address < place || page_address - place + (page_length + 64'd1) * (DATA_BITS / 8)
-          > holds * (DATA_BITS / 8))
-        `WRONG(("a burst at %h is outside the pages", page_address))
-      page_first[page_asks % QUEUE] = now + LATENCY;
-      page_beat[page_asks % QUEUE] = (page_address - place) / (DATA_BITS / 8);
-      page_left[page_asks % QUEUE] = {1'b0, page_length} + 9'd1;
-      page_asks = page_asks + 1;
-    end
-  end
+  endgenerate
 
 `ifdef RECORDS
   reg [63:0] get_first [0:QUEUE - 1];
@@ -470,6 +490,7 @@ module testbench;
         for (beat = 0; beat < PAGE_BEATS; beat = beat + 1)
           pages[step[63:32] / (DATA_BITS / 8) + beat] = pages[step[31:0] / (DATA_BITS / 8) + beat];
       PLACE: place = step[63:0];
+      PARTS: part = step[63:0];
       HOLDS: begin
         repeats = step[63:32] / (DATA_BITS / 8);
         holds = step[31:0] * PAGE_BEATS;
@@ -478,10 +499,11 @@ module testbench;
       INTERRUPT: await_interrupt(waited);
       LINE: if (interrupt != step[0]) `WRONG(("the interrupt's line is %b, expected %b", interrupt, step[0]))
       CYCLES: repeat (step[31:0]) @(negedge clk);
-      SILENT: silent = step[0];
+      SILENT: silent = step[BUSES - 1:0];
       BAD_BEATS: begin
         bad_beat = step[63:32] / (DATA_BITS / 8);
         bad_response = step[1:0];
+        bad_bus = step[31:8];
       end
 `ifdef RECORDS
       BAD_RECORDS: {answer_response, got_response} = step[3:0];

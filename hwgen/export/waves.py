@@ -5,6 +5,10 @@ so that docs/hardware.md explains them.
 """
 
 from hwgen.export.verilog import modules
+from hwgen.spec.board import PAGE_BUS, of_bus
+
+PAGES = ["arvalid", "arready", "araddr", "arlen", "rvalid", "rready", "rlast", "rresp", "rdata"]
+"""Signals of a bus of pages."""
 
 GROUPS = (
     ("clock", "", "clk rst irq"),
@@ -15,12 +19,7 @@ GROUPS = (
         "s_axil_bresp s_axil_arvalid s_axil_arready s_axil_araddr s_axil_rvalid s_axil_rdata s_axil_rresp",
     ),
     ("training loop", "loop", "train busy epochs_run loss_valid loss_word converged fault stopped"),
-    (
-        "page bus",
-        "",
-        "m_axi_arvalid m_axi_arready m_axi_araddr m_axi_arlen "
-        "m_axi_rvalid m_axi_rready m_axi_rlast m_axi_rresp m_axi_rdata",
-    ),
+    *((of_bus("page bus", k), "", " ".join(f"{of_bus(PAGE_BUS, k)}_{name}" for name in PAGES)) for k in range(4)),
     (
         "record bus",
         "",
@@ -47,8 +46,8 @@ GROUPS = (
 )
 """Headings, the block below the board, names of its ports; a port that the machine lacks is left out."""
 
-RECORDS = "record bus"
-"""The group that only machines with a record memory have."""
+SOME = ("record bus", *(of_bus("page bus", k) for k in range(1, 4)))
+"""Groups that only machines with a record memory or with several buses of pages have."""
 
 FORMAT_HEX, FORMAT_HEADING = "@22", "@200"
 """How GTKWave shows what follows: in hexadecimal, as a comment."""
@@ -68,7 +67,7 @@ def view(verilog: str, top: str, scope: str) -> str:
         module, path = found[top], scope
         for part in block.split(".") if block else ():
             module, path = found[module.instances[part]], f"{path}.{part}"
-        if heading == RECORDS and names.split()[0] not in module.ports:
+        if heading in SOME and names.split()[0] not in module.ports:
             continue
         lines += [FORMAT_HEADING, f"-{heading}", FORMAT_HEX]
         lines += [f"{path}.{name}{module.ports[name]}" for name in names.split()]

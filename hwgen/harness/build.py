@@ -14,7 +14,7 @@ import hwgen.rtl
 import hwgen.spec
 from hwgen.rtl.board.board import generate
 from hwgen.rtl.verilate import object_cache, verilate
-from hwgen.spec.board import PAGE_BASES, TOP, of_bus
+from hwgen.spec.board import PAGE_BASES, PAGE_BUS, TOP, of_bus
 from hwgen.spec.config import NOT_HARDWARE, MachineConfig
 
 DRIVER = Path(__file__).with_name("board.cpp")
@@ -56,7 +56,7 @@ def build(verilog: str, *, traced: bool = False) -> Path:
         # no waveforms of what has no name, a third of all: Verilator leaves out what begins with an underscore
         verilog = re.sub(r"\\\$(\d+) ", r"_\1 ", verilog)
     trace = ("--trace-vcd",) if traced else ()
-    buses = sum(f"{of_bus('m_axi', k)}_arvalid" in verilog for k in range(len(PAGE_BASES)))
+    buses = sum(f"{of_bus(PAGE_BUS, k)}_arvalid" in verilog for k in range(len(PAGE_BASES)))
     defined = [name for name, there in (("RECORDS", "m_axi_records_arvalid" in verilog), ("TRACE", traced)) if there]
     defined.append(f"BUSES={buses}")
     return verilate(

@@ -138,6 +138,10 @@ PAGE_BASES = (
 """Where the pages lie, for each bus of a link."""
 
 
+PAGE_BUS = "m_axi"
+"""Name of the first bus of pages."""
+
+
 def of_bus(name: str, bus: int) -> str:
     """The name of what each bus of a link has, such as ``m_axi``, ``m_axi_1`` …"""
     return f"{name}_{bus}" if bus else name

@@ -33,7 +33,7 @@ def board_ports(config: MachineConfig) -> wiring.Signature:
         {
             "s_axil": Out(axi.lite_slave(aperture_bits(config))),  # the register map
             # pages, or a stripe of each
-            **{board.of_bus("m_axi", k): Out(axi.read_master(config.bus_bytes)) for k in range(config.buses)},
+            **{board.of_bus(board.PAGE_BUS, k): Out(axi.read_master(config.bus_bytes)) for k in range(config.buses)},
             **({"m_axi_records": Out(axi.master(row_bytes(config)))} if config.record_depth else {}),
             "irq": Out(1),  # high while a training has ended, and the host has not cleared it, if it is enabled
         }
@@ -63,7 +63,7 @@ class Board(wiring.Component):
         wiring.connect(m, whole.page, reader.page)
         for k in range(config.buses):
             bus = getattr(reader, board.of_bus("bus", k))
-            wiring.connect(m, bus, wiring.flipped(getattr(self, board.of_bus("m_axi", k))))
+            wiring.connect(m, bus, wiring.flipped(getattr(self, board.of_bus(board.PAGE_BUS, k))))
         wiring.connect(m, front.settings, loop.settings)
         wiring.connect(m, loop.loss, front.loss)
 

@@ -47,13 +47,9 @@ KINDS = {
         "CLK_IN1_D",
         r"PRIM_SOURCE|PRIM_IN_FREQ|CLKOUT[12]_REQUESTED_OUT_FREQ|CLKOUT2_USED|USE_(RESET|LOCKED)",
     ),
-    "xilinx.com:ip:hbm": kind(
-        "HBM_REF_CLK_0 APB_0_PCLK APB_0_PRESET_N AXI_00_ACLK AXI_00_ARESET_N",
-        "SAXI_00",
-        r"USER_HBM_(DENSITY|STACK)|USER_SAXI_(0[1-9]|1[0-5])",
-    ),
     "xilinx.com:ip:xpm_cdc_gen": kind("src_in src_clk dest_clk dest_out", properties="CDC_TYPE"),
 }
+HBM = "xilinx.com:ip:hbm"
 SMARTCONNECT = "xilinx.com:ip:smartconnect"
 DRIVERS = re.compile(
     r".*/(pl_clk0|pl_resetn0|peripheral_a?resetn?|IBUF_\w+|axi_aclk|axi_aresetn|clk_out\d|dest_out|irq)"
@@ -107,6 +103,14 @@ class Design:
             buses = [f"S{k:02}_AXI" for k in range(masters)] + [f"M{k:02}_AXI" for k in range(slaves)]
             pins = ["aresetn", "aclk", *(f"aclk{k}" for k in range(1, clocks))]
             return Kind(frozenset(pins), frozenset(buses), "NUM_(SI|MI|CLKS)")
+        if ip == HBM:
+            ports = [f"{k:02}" for k in range(16) if properties.get(f"USER_SAXI_{k:02}") != "false"]
+            pins = " ".join(f"AXI_{k}_ACLK AXI_{k}_ARESET_N" for k in ports)
+            return kind(
+                f"HBM_REF_CLK_0 APB_0_PCLK APB_0_PRESET_N {pins}",
+                " ".join(f"SAXI_{k}" for k in ports),
+                r"USER_HBM_(DENSITY|STACK)|USER_SAXI_(0[1-9]|1[0-5])",
+            )
         return KINDS[ip]
 
     def _commands(self) -> dict[str, object]:
@@ -115,7 +119,7 @@ class Design:
             ip = vlnv if vlnv == self.vlnv else vlnv.rpartition(":1.0")[0] or vlnv
             if (kind_flag, ip_word, flag) != ("-type", "ip", "-vlnv") or name in self.cells:
                 raise ScriptError(f"cannot make {words}")
-            if ip not in {self.vlnv, SMARTCONNECT, *KINDS}:
+            if ip not in {self.vlnv, SMARTCONNECT, HBM, *KINDS}:
                 raise ScriptError(f"the catalogue has no {ip}")
             self.cells[name] = (ip, {})
             return name

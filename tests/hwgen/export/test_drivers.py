@@ -46,6 +46,7 @@ class Training(ctypes.Structure):
         ("pages", ctypes.c_uint32),
         ("epochs", ctypes.c_uint32),
         ("base", ctypes.c_uint64),
+        ("part", ctypes.c_uint64),
         ("slots", ctypes.c_uint32),
     )
 
@@ -72,11 +73,10 @@ def package(folder: Path, bundle: Bundle) -> Path:
 
 
 class Driven:
-    """The C driver, compiled, on a simulated board."""
+    """The C driver of a package, compiled, on a simulated board."""
 
-    def __init__(self, folder: Path, bundle: Bundle) -> None:
-        self.rtl = rtl = RtlBoard(verilog(), CONFIG, memory_bytes=MANY)
-        package(folder, bundle)
+    def __init__(self, folder: Path, rtl: RtlBoard) -> None:
+        self.rtl = rtl
         (folder / "access.h").write_text(ACCESS)
         shared = ["-shared", "-fPIC", "-include", "access.h", "-o", "driver.so", "driver/dana.c"]
         subprocess.run(["gcc", *WARNINGS, *shared], cwd=folder, check=True)
@@ -97,7 +97,7 @@ class Driven:
 
     def start(self, pages: bytes, epochs: int, slots: int = 0) -> int:
         count = len(pages) // CONFIG.page_size
-        return int(self.c.dana_start(None, ctypes.byref(Training(count, epochs, self.rtl.pages.base, slots))))
+        return int(self.c.dana_start(None, ctypes.byref(Training(count, epochs, self.rtl.pages.base, 0, slots))))
 
     def wait(self) -> int:
         while (result := int(self.c.dana_poll(None))) == BUSY:
@@ -124,7 +124,7 @@ def test_the_c_driver_compiles_for_a_mapped_slave(tmp_path: Path) -> None:
 def test_the_c_driver_trains_what_the_simulator_trains(tmp_path: Path) -> None:
     """From its package's files; until the convergence test holds; through a ring of slots."""
     bundle, pages = rule(CONVERGES_BELOW), table(120)
-    driven = Driven(tmp_path, bundle)
+    driven = Driven(package(tmp_path, bundle), RtlBoard(verilog(), CONFIG, memory_bytes=MANY))
     text = (tmp_path / LOAD).read_bytes()
     wanted = simulated(bundle, pages, 8)
     (w,) = bundle.of_kind("model")
@@ -159,7 +159,7 @@ def test_the_c_driver_trains_what_the_simulator_trains(tmp_path: Path) -> None:
 
 def test_the_c_driver_reports_what_goes_wrong(tmp_path: Path) -> None:
     bundle = rule()
-    driven = Driven(tmp_path, bundle)
+    driven = Driven(package(tmp_path, bundle), RtlBoard(verilog(), CONFIG, memory_bytes=MANY))
     text = (tmp_path / LOAD).read_bytes()
     for wrong in (text[:-3], b"0000000g00000000\n", b"1234"):
         assert driven.load(wrong) == TEXT

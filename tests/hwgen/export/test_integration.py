@@ -26,13 +26,15 @@ from hwgen.export.integration import integration
 from hwgen.export.ipxact import NAMESPACES
 from hwgen.spec import aperture, board
 from hwgen.spec.board import BoardRegion, BoardRegister
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.registers import Region, Register
 from tests.hwgen.board.table import CONFIG, rule
 from tests.hwgen.export.block_design import Design, Kind, ScriptError
 
 TOP = "x_dana_board"
 RECORDS = replace(CONFIG, record_depth=4, watch_depth=4, index_depth=4)
-CONFIGS = {"pages": CONFIG, "records": RECORDS}
+WIDE = MachineConfig(clusters=8, page_size=16384, link_bytes=512)
+CONFIGS = {"pages": CONFIG, "records": RECORDS, "buses": WIDE}
 PATHS = {2009: "component.xml", 2014: "ip-xact-2014.xml"}
 OTHERS = (f"rtl/{board.TOP}.v", "sim/pages.hex", f"synth/{board.TOP}.xdc")
 
@@ -62,7 +64,9 @@ def test_ip_xact_is_valid_and_has_every_port_and_register(folder: Path, year: in
     at = {register.name: int(register.addressOffset) for register in block.register}
     assert {name: at[name] for name in registers_of_the_specification()} == registers_of_the_specification()
     ports = {port.name: port.wire.direction for port in found.model.ports.port}
-    assert ports == {port.name: "in" if port.input else "out" for port in port_list(CONFIGS[folder.name])}
+    config = CONFIGS[folder.name]
+    assert ports == {port.name: "in" if port.input else "out" for port in port_list(config)}
+    assert (folder / PATHS[year]).read_text().count("READ_ONLY") == config.buses
     if year == 2009:  # ipyxact looks for maps of ports where this edition has them
         buses = found.busInterfaces.busInterface
         assert {each.physicalPort.name for bus in buses for each in bus.portMaps.portMap} == set(ports)
@@ -99,7 +103,7 @@ def test_the_compiler_of_system_rdl_finds_every_register_at_its_address(folder: 
     assert [field.inst_name for field in at["BOARD_COMMAND"].fields()] == ["train", "stop"]
     memories = {node.inst_name: node.absolute_address for node in nodes if isinstance(node, MemNode)}
     assert memories == {
-        region.name: aperture.byte_address(region, 0, CONFIG)
+        region.name: aperture.byte_address(region, 0, CONFIGS[folder.name])
         for region in (*Region, *BoardRegion)
         if region not in (Region.CONTROL, BoardRegion.BOARD)
     }
@@ -145,6 +149,8 @@ def test_a_block_design_connects_every_pin(folder: Path, name: str) -> None:
     kilobytes = aperture.aperture_bytes(CONFIGS[folder.name]) >> 10
     assert [words for words in design.placed if "-range" in words and f"{kilobytes}K" in words]
     if name == "u55c":
+        ports = [design.buses[f"m_axi_{k}/M00_AXI"] for k in range(1, CONFIGS[folder.name].buses)]
+        assert ports == (["hbm/SAXI_04", "hbm/SAXI_08", "hbm/SAXI_12"] if folder.name == "buses" else [])
         _, bar = design.cells["xdma"]
         assert (bar["axilite_master_size"], bar["axilite_master_scale"]) == (str(kilobytes), "Kilobytes")
     assert "validate_bd_design" in design.finished

@@ -245,16 +245,6 @@ def test_names_of_modules_are_as_asked_for(folder: Path, tmp_path: Path, capsys:
     )
 
 
-def test_a_link_of_several_buses_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--design", "clusters=4", "--design", "threads=1", "--design", "link_bytes=256"]
-    arguments = ["hdl", str(rules.FOLDER / "logistic.py"), "--schema", TABLE, "--device", "xcu55c", *words]
-    assert main([*arguments, "-o", str(tmp_path / "made")]) == USAGE
-    said = " ".join(capsys.readouterr().err.split())
-    assert "the machine's link has 256: 2 buses" in said
-    assert "--design link_bytes=128" in said
-    assert not (tmp_path / "made").exists()
-
-
 def test_every_file_says_what_its_licence_is(folder: Path) -> None:
     """In its first two lines, or in REUSE.toml; that of a rule is its author's affair."""
     found = files(folder)

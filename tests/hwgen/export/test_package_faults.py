@@ -211,18 +211,18 @@ def unseen(testbench: Path, numbers: Mapping[str, int]) -> dict[str, str]:
     return wrong
 
 
-def broken(text: str, prefix: str) -> str:
+def broken(text: str, prefix: str, faults: Mapping[str, Fault] = FAULTS) -> str:
     """The Verilog with all faults in it, by their numbers from 1 on."""
     modules = {found[1]: found[0] for found in re.finditer(r"^module \\?(\S+?) ?\(.*?^endmodule", text, re.M | re.S)}
-    assert len(FAULTS) < AT_PORTS
-    for number, fault in enumerate(FAULTS.values(), 1):
+    assert len(faults) < AT_PORTS
+    for number, fault in enumerate(faults.values(), 1):
         before = modules[prefix + fault.module]
         found = list(re.finditer(fault.found, before))
         assert len(found) == 1, (fault, found)
         first, last = found[0].span(1)
         chosen = f"(by_hand == {number} ? {fault.instead} : {found[0][1]})"
         modules[prefix + fault.module] = before[:first] + chosen + before[last:]
-    changed = {prefix + fault.module for fault in FAULTS.values()}
+    changed = {prefix + fault.module for fault in faults.values()}
     for name in changed:
         header, end, body = modules[name].partition(");\n")
         modules[name] = header + end + CHOICE + body
