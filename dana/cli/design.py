@@ -103,14 +103,14 @@ def _print_boards(console: Console, made: Sequence[Boards]) -> None:
     """A line for each number; the least time of an epoch is marked."""
     from dana.codesign.boards import LINK
 
-    link = f"links of {LINK.rate / 1e9:g} GB/s and {1e6 * LINK.latency:g} µs are assumed"
-    console.print(f"Over several boards, modelled: no board exchanges sums yet, and {link}.")
+    link = f"links of {LINK.rate / 1e9:g} GB/s and {1e6 * LINK.latency:g} µs between hosts are assumed"
+    console.print(f"Over several boards, whose hosts join sums (sync => 'batch'); {link}.")
     best = min(made, key=lambda boards: boards.seconds)
     for boards in made:
         config = boards.each.bundle.config
         console.print(
             f"  {boards.count:>2} × {config.threads}×{config.clusters}×{LANES_PER_CLUSTER}: an epoch takes "
-            f"{1e3 * boards.seconds:.3f} ms, {boards.exchanging / boards.seconds:.0%} of it to exchange sums"
+            f"{1e3 * boards.seconds:.3f} ms, {boards.exchanging / boards.seconds:.0%} of it in pauses to join sums"
             f"{', the least' if boards is best else ''}"
         )
 

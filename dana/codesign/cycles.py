@@ -116,13 +116,15 @@ class Cycles:
         return self.epoch(pages) / self.config.clock_hz
 
 
-def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
+def measure_cycles(bundle: Bundle, sample: Sample, *, pause: int = 0) -> Cycles:
     """Measure on the simulator.
 
     Parameters
     ----------
     sample
         Of `sample_pages`, for the Bundle's table and page size.
+    pause
+        Cycles of each pause, of a Bundle with `merges`.
     """
     # before the writes are removed, as records that are written are stored
     fetched, stored = record_cycles(bundle)
@@ -142,7 +144,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         long = min(long, max(1, (bundle.round_tuples << bundle.levels) // sample.rows))
         times = long // 2
     pages = (long - times) * sample.pages
-    simulator = Simulator(config)
+    simulator = Simulator(config, pause=pause)
     try:
         simulator.load(bundle)
         first, second = _run(simulator, sample, times), _run(simulator, sample, long)
