@@ -217,8 +217,8 @@ class Board:
         patience
             Cycles in which a page must be read or an epoch end; None: more than the Bundle's work can take.
         join
-            What joins the merges of a batch with those of other boards, for a Bundle with `merges`; None: they stay as
-            they are.
+            What joins the merges of a batch with those of other boards, for a Bundle with `merges`; None: the machine
+            does not pause.
 
         Raises
         ------
@@ -254,11 +254,13 @@ class Board:
         )
         watch = Watch(longest(bundle) if patience is None else patience)
         with self._stopped_on_error():
+            if self.config.pause:
+                self._set(Register.PAUSE, int(join is not None and bool(bundle.merges)))
             for at, words in blocks:
                 self._registers.write(at, words)
             ready = pauses = 0
             while (status := self._status()) & BoardStatus.BUSY:
-                if status & BoardStatus.PAUSED:
+                if status & BoardStatus.PAUSED and join is not None:
                     self._join(bundle, join, last=bool(status & BoardStatus.LAST))
                     pauses += 1
                     continue
@@ -400,7 +402,7 @@ class Board:
             self._put(BoardRegister.PAGES_READY, until % (1 << 32))
         return until
 
-    def _join(self, bundle: Bundle, join: Join | None, *, last: bool) -> None:
+    def _join(self, bundle: Bundle, join: Join, *, last: bool) -> None:
         """Join the merges of the batch that is paused, and let the machine go on."""
         self._put(BoardRegister.INTERRUPT, 1)
         lanes = self.config.lanes
@@ -408,13 +410,10 @@ class Board:
             found = [self.read_rows(one.row, one.rows(lanes)).view(np.float32) for one in bundle.merges]
             if not self._status() & BoardStatus.PAUSED:
                 return  # a fault of a later page stopped it
-            if join is not None:
-                own = [one.collect(rows).ravel() for one, rows in zip(bundle.merges, found, strict=True)]
-                joined = join(np.concatenate(own), last)
-                for one, values in zip(
-                    bundle.merges, np.split(joined, np.cumsum([len(each) for each in own])[:-1]), strict=True
-                ):
-                    self.write_rows(one.row, one.place(values.reshape(one.shape), lanes).view(np.uint32))
+            own = [one.collect(rows).ravel() for one, rows in zip(bundle.merges, found, strict=True)]
+            parts = np.split(join(np.concatenate(own), last), np.cumsum([len(each) for each in own])[:-1])
+            for one, values in zip(bundle.merges, parts, strict=True):
+                self.write_rows(one.row, one.place(values.reshape(one.shape), lanes).view(np.uint32))
             self._resume()
         except BoardError:
             # an access that is rejected where the machine has stopped in the meantime: the fault is in its status
@@ -422,7 +421,7 @@ class Board:
                 raise
 
     def _resume(self) -> None:
-        self._registers.write(address(Region.CONTROL, Register.CONTROL), np.array([registers.RESUME], np.uint32))
+        self._set(Register.CONTROL, registers.RESUME)
 
     def _ended(self, bundle: Bundle) -> BoardRun:
         self._put(BoardRegister.INTERRUPT, 1)
@@ -485,6 +484,10 @@ class Board:
 
     def _get(self, register: BoardRegister) -> int:
         return int(self._registers.read(address(BoardRegion.BOARD, register), 1)[0])
+
+    def _set(self, register: Register, word: int) -> None:
+        """Write a register of the machine."""
+        self._registers.write(address(Region.CONTROL, register), np.array([word], dtype=np.uint32))
 
     def _put(self, register: BoardRegister, word: int) -> None:
         self._registers.write(address(BoardRegion.BOARD, register), np.array([word], dtype=np.uint32))

@@ -104,7 +104,7 @@ def _blocks(bundle: Bundle, before: Held, records: int) -> Iterator[Block]:
     for k, section in enumerate(Section):
         yield _register(Register.INIT + k, bundle.sections.get(section, registers.NO_SECTION))
     if config.pause:
-        yield _register(Register.PAUSE, int(bool(bundle.merges)))
+        yield _register(Register.PAUSE, 0)  # until a host joins what batches merge
     if config.record_depth:
         yield _register(Register.TABLES, *_table_words(bundle, records))
 

@@ -164,21 +164,24 @@ def test_a_pause_takes_as_long_as_its_host() -> None:
     """A board with nothing to join goes on at once, or after so many cycles; the engine works as long."""
     config = MACHINES["one round"]
     case = case_of(config, drawn(3 * BLOCK, 1), BLOCK)
-    slow, quick = (run(case, RtlMachine(config, pause=pause)) for pause in (3 * PAUSE, 0))
+    slow, quick = (together([case], [RtlMachine(config, pause=pause)])[0] for pause in (3 * PAUSE, 0))
     assert_same(replace(slow, counters=[]), interpret(case), RULE)
     for late, early in zip(slow.counters, quick.counters, strict=True):
         assert late.paused >= 9 * PAUSE > early.paused > 0
         assert late.engine_busy == early.engine_busy
         assert late.cycles - early.cycles >= 0.9 * (late.paused - early.paused)
-    no_pause = Simulator(config)
-    assert_same(replace(run(case, no_pause), counters=[]), interpret(case), RULE)
+    # with no host to join sums there is no pause
+    alone = run(case, RtlMachine(config))
+    assert_same(alone, run(case, Simulator(config)), RULE)
+    assert {counters.paused for counters in alone.counters} == {0}
 
 
 def test_a_host_that_is_silent_for_long_is_no_hang() -> None:
     config = MACHINES["one round"]
     case = case_of(config, drawn(2 * BLOCK, 1), BLOCK)
     patient = RtlMachine(config, pause=30 * PAUSE, patience=PAUSE)
-    assert_same(replace(run(case, patient), counters=[]), interpret(case), RULE)
+    (found,) = together([case], [patient])
+    assert_same(replace(found, counters=[]), interpret(case), RULE)
 
 
 class Refused(Exception):
@@ -222,7 +225,7 @@ def test_scratchpads_are_the_hosts_in_a_pause_alone() -> None:
     counters = machine.run_epoch(case.pages, looks)
     assert looked == [0, 0, 1]
     assert counters.batches == 3
-    # a machine that trains without pausing lets no host in
+    # a Bundle without merges has nothing to pause for
     machine.load(replace(case.bundle, symbols=tuple(s for s in case.bundle.symbols if s.kind != "merge")))
     assert machine.run_epoch(case.pages, looks).paused == 0
     assert looked == [0, 0, 1]
