@@ -94,6 +94,21 @@ def test_batches_over_three_servers_have_the_bits_of_one(
     assert db.session.execute(predicted).fetchall() == [(256,)]
 
 
+@pytest.mark.exhaustive
+def test_shards_train_on_the_generated_hardware(db: Connection, shards: list[str]) -> None:
+    """Each on a machine of its own, which pauses until the sums of a batch are joined."""
+    filled(shards, 128, 128, 100)
+    options: dict[str, Any] = {"label": "y", "epochs": 2, "shuffle": False, "design": {"threads": 1, "clusters": 1}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [
+            db.train("linear_svm", "rows", shards=shards, sync="batch", machine=machine, model=machine, **options)
+            for machine in ("sim", "rtl")
+        ]
+    assert parameters(db, "rtl") == parameters(db, "sim")
+    assert found[0].loss == found[1].loss
+
+
 def at(dsn: str) -> str:
     return ", ".join(str(row) for row in fetched(dsn, "SELECT id, x, z, n::float8, y FROM rows ORDER BY ctid"))
 
