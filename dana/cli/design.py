@@ -104,7 +104,7 @@ def _print_boards(console: Console, made: Sequence[Boards]) -> None:
     from dana.codesign.boards import LINK
 
     link = f"links of {LINK.rate / 1e9:g} GB/s and {1e6 * LINK.latency:g} µs between hosts are assumed"
-    console.print(f"Over several boards, whose hosts join sums (sync => 'batch'); {link}.")
+    console.print(f"Over several boards, with hosts that join sums (sync => 'batch'); {link}.")
     best = min(made, key=lambda boards: boards.seconds)
     for boards in made:
         config = boards.each.bundle.config

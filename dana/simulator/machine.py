@@ -229,9 +229,9 @@ class Simulator:
         """Join the merges of attached code, or of a Bundle with `merges`, with those of other parts of the rows, by the
         language's tree.
 
-        A batch then has the tuples of all parts, and an epoch ends in all of them at once. A part whose tuples are in
-        fewer batches than those of others ends it without the last models. Pages that are compared with the engine's
-        are not part of it.
+        A batch then has the tuples of all parts, and an epoch ends in all of them at once. A part with tuples in
+        fewer batches than others ends it without the last models. Pages that are compared with the engine's are not
+        part of it.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Joins the merges of a batch over parts of the rows, for a machine whose host does: each part in a machine of its own.
+"""Joins the merges of a batch over parts of the rows, for machines that leave it to their host.
 
 In: what a part merged, and a function that carries bytes to all parts and from them. Out: the merges of the whole
 batch, by the language's tree, in which a part without tuples is absent. The simulator does the same by itself

@@ -23,7 +23,7 @@ size_of(const struct sim_merge *merge)
 	return (int64_t)merge->leading * merge->last;
 }
 
-/* Joins the merges of two neighbouring ranges of parts, of which each may have no tuples, and so nothing to join */
+/* Joins the merges of two neighbouring ranges of parts; one without tuples has nothing to join */
 static void
 join_two(const struct sim_merges *of, int32_t pass, float *to, const float *from, int64_t floats)
 {

@@ -17,7 +17,7 @@
  *   watch.h    rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  *   shared.c   an epoch that repeats pages, by several threads with a simulator each
- *   join.c     batches over parts of the rows, of which each is in a machine of its own
+ *   join.c     batches over parts of the rows, each in a machine of its own
  */
 #ifndef DANA_SIMULATOR_STATE_H
 #define DANA_SIMULATOR_STATE_H
