@@ -202,9 +202,10 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     depths = (config.scratch_depth, config.tuple_depth)
     kinds = (Ultra.SCRATCH, Ultra.TUPLES)
     # twice: two operands are read in a cycle, and a block RAM has one read port (hwgen/rtl/engine/lane.py)
+    rams = (_scratch_rams(config), _block_rams(config.tuple_depth, 32))
     lane_memory = 2 * sum(
-        _block_rams(depth, 32)
-        for depth, kind in zip(depths, kinds, strict=True)
+        count
+        for count, depth, kind in zip(rams, depths, kinds, strict=True)
         if depth > SHORT and not config.ultra & kind
     )
     lane_luts = 636 if units > LANES_PER_CLUSTER else 602
@@ -270,7 +271,7 @@ def _lattice(config: MachineConfig, family: str, lane_luts: float, lane_flipflop
     """
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     store_rows = config.striders * config.page_size // (8 * lanes)
-    lane_memory = 2 * (2 * _block_rams(config.scratch_depth, 32) + 2 * _block_rams(config.tuple_depth, 32))
+    lane_memory = 2 * (2 * _scratch_rams(config) + 2 * _block_rams(config.tuple_depth, 32))
     distances = min(3, (config.clusters - 1).bit_length() + (threads - 1).bit_length())
     chosen = 150 if config.has(Opcode.DIV) else 0
     return {
@@ -371,6 +372,13 @@ def _more_outboxes(config: MachineConfig, lane_luts: int, half_blocks: int) -> R
 def _block_rams(depth: int, width: int) -> float:
     """RAMB36 for a memory with one read and one write port; half of one is a RAMB18 or DP16KD, of one of `SHAPES`."""
     return min(math.ceil(width / bits) * math.ceil(depth / words) for words, bits in SHAPES) / 2
+
+
+def _scratch_rams(config: MachineConfig) -> float:
+    """RAMB36 for a copy of a lane's scratchpad: of two halves, if one of them is shorter."""
+    if not config.wide_depth:
+        return _block_rams(config.scratch_depth, 32)
+    return sum(_block_rams(depth, 16) for depth in (config.wide_depth, config.scratch_depth))
 
 
 def _choices(depths: Iterable[int], inputs: int) -> int:

@@ -53,7 +53,7 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec import cycles as timing
 from hwgen.spec import strider
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig, most_link_bytes
+from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig, Ultra, most_link_bytes
 from hwgen.spec.engine import Opcode, Section
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -189,7 +189,11 @@ def _default(
     chosen |= _access(draft, schema, binding.uses, given)
     chosen |= {name: min(chosen[name], most) for name, most in (at_most or {}).items()}
     # last, because the user's fields override the chosen ones
-    return _config({**chosen, **given}), draft, plan
+    chosen = {**chosen, **given}
+    if draft.memory.narrow and "wide_depth" not in given and not chosen.get("ultra", 0) & Ultra.SCRATCH:
+        wide = whole_blocks(draft.memory.wide)
+        chosen["wide_depth"] = wide if wide < chosen["scratch_depth"] else 0
+    return _config(chosen), draft, plan
 
 
 def check_overrides(given: Mapping[str, Any]) -> None:

@@ -96,7 +96,8 @@ def with_ultra(bundle: Bundle, device: Device, given: Mapping[str, int]) -> Bund
         return max(1.0, *uses(area_of(replace(bundle.config, ultra=kinds), device.family), device).values())
 
     # the bit count: of machines that fit alike, the one with fewer kinds of memory moved
-    best = min(range(sum(Ultra) + 1), key=lambda kinds: (lacks(kinds), kinds.bit_count()))
+    kinds = [kind for kind in range(sum(Ultra) + 1) if not (bundle.config.wide_depth and kind & Ultra.SCRATCH)]
+    best = min(kinds, key=lambda kinds: (lacks(kinds), kinds.bit_count()))
     return replace(bundle, config=replace(bundle.config, ultra=best))
 
 

@@ -172,6 +172,12 @@ def _lacks(config: MachineConfig, draft: Draft) -> DoesNotFit | None:
             f"{memory.temporaries}), the machine has {config.scratch_depth}",
             hint=f"Set scratch_depth to {whole_blocks(memory.rows)}, or more clusters.",
         )
+    if 0 < config.wide_depth < memory.wide:
+        return DoesNotFit(
+            f"rule {name!r} takes {memory.wide} rows of binary32 in the scratchpad, of which the machine has "
+            f"{config.wide_depth}",
+            hint=f"Set wide_depth to {whole_blocks(memory.wide)}, or to 0 for a scratchpad of binary32.",
+        )
     rows = 2 * draft.target.group * draft.inputs.rows
     if rows > config.tuple_depth:  # records are packed nearly always, but not always: `tuple_rows` is an estimate
         return DoesNotFit(

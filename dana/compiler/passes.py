@@ -103,7 +103,8 @@ TARGET = (
     Pass("memory", allocate, "rows of the scratchpad; behind the schedules, which say when a value dies"),
 )
 """Passes that need a target. Given: plan, target, over_lanes (whether scalars of tuples may lie over lanes), sharded
-(whether threads may share work), reorder (whether operations may leave the rule's order)."""
+(whether threads may share work), reorder (whether operations may leave the rule's order), above (the row from which
+models of bfloat16 may lie)."""
 
 PLACED = TARGET[: [one.name for one in TARGET].index("shards") + 1]
 """Those that need no operations, and show what they will take."""
@@ -211,7 +212,8 @@ def _short_rounds(whole: Draft) -> tuple[ShortRound, ...]:
         decided = {
             k: v for k, v in whole.results.items() if k not in ("operations", "selection", "schedules", "memory")
         }
-        made = Draft.of(run(TARGET, {**decided, "target": replace(target, threads=1, group=tuples)}))
+        shorter = {"target": replace(target, threads=1, group=tuples), "above": whole.memory.wide}
+        made = Draft.of(run(TARGET, {**decided, **shorter}))
         # the sections of short rounds work on the same models and sums, in the same rows
         if made.memory.lasting != whole.memory.lasting:
             raise InternalError(f"models and sums lie elsewhere in rounds of {tuples} tuples")
@@ -244,7 +246,7 @@ class Draft(Stage):
         """Run the other passes on what `place` made; without its shards unless `sharded`."""
         # without a result of that name `choose_shards` runs again, with `sharded` False
         decided = {name: made for name, made in placed.results.items() if sharded or name != "shards"}
-        draft = cls.of(run(TARGET, {**decided, "sharded": sharded, "reorder": reorder}))
+        draft = cls.of(run(TARGET, {**decided, "sharded": sharded, "reorder": reorder, "above": 0}))
         return replace(draft, short=_short_rounds(draft))
 
     @property

@@ -338,8 +338,8 @@ def lines(explained: Json) -> list[str]:
         f"{machine['clock_hz'] / 1e6:.0f} MHz, made for {explained['made_for'] or 'no device'}",
         f"  page store {machine['striders']} × {machine['page_size']} bytes, page link of {machine['link_bytes']} "
         f"bytes{_supply(machine)}",
-        f"  words of a unit: {machine['scratch_depth']} of scratchpad, {machine['tuple_depth']} of tuple memory; "
-        f"{machine['queue_depth']} entries of a Strider's queue",
+        f"  words of a unit: {machine['scratch_depth']} of scratchpad{_narrow(machine)}, {machine['tuple_depth']} of "
+        f"tuple memory; {machine['queue_depth']} entries of a Strider's queue",
         f"  {_functions(machine['functions'], machine['divide_interval'])}",
         *([f"  {machine['converters']} converters of types other than real"] if machine["converters"] > 1 else []),
         f"Program: {program['engine']} instructions of {machine['program_depth']}, a Strider's {program['strider']} of "
@@ -374,6 +374,11 @@ def lines(explained: Json) -> list[str]:
     if explained["shards"] is not None:
         made += _shard_lines(explained["shards"])
     return made
+
+
+def _narrow(machine: Json) -> str:
+    """Format which rows are narrow."""
+    return f" ({machine['wide_depth']} of 32 bits, the others of 16)" if machine["wide_depth"] else ""
 
 
 def _stored(explained: Json) -> str:

@@ -47,6 +47,7 @@ from dsl.hdfg.graph import Graph, Op, Region
 from dsl.hdfg.init import InitKind
 from hwgen.spec.bundle import Symbol
 from hwgen.spec.counters import COUNTERS, EpochCounters
+from hwgen.spec.numerics import bfloat16
 from hwgen.spec.strider import Fault
 
 Arrays = Mapping[str, Array]
@@ -301,7 +302,8 @@ class Leading(_Parted):
                 weighed = [value if name == "loss" else value * count for value, count in some]
                 summed = np.sum(np.stack(weighed).cumsum(axis=0)[-1:], axis=0)
                 mean[name] = np.asarray(summed if name == "loss" else summed / total).astype(np.float32)
-        return mean
+        narrow = [f"model.{name}" for name in self._design.narrow]
+        return mean | {name: bfloat16(mean[name]) for name in narrow}
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
         super().adopt(parameters)

@@ -43,6 +43,8 @@ def floorplan(config: MachineConfig, device: Device, engine: str) -> Plan | None
 
     Clusters on less than half of the device leave nextpnr room enough.
     """
+    if config.wide_depth:  # lanes have other memories than it knows
+        return None
     size, _, _ = lattice_part(device.part)
     clusters = config.threads * config.clusters
     block_rams = 2 * sum(ceil(depth / BLOCK_RAM_WORDS) for depth in (config.scratch_depth, config.tuple_depth))

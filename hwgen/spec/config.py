@@ -155,6 +155,9 @@ class MachineConfig:
     pause: int = 0
     """1: the machine can pause behind the merges of a batch, for a host that joins the batch's sums with those of other
     machines. 0: there is no hardware for it."""
+    wide_depth: int = 0
+    """Rows of scratchpad that hold binary32; those behind them hold bfloat16, the upper half of a binary32, whose lower
+    half reads as zero. A multiple of 16; with scratchpads in block RAM only. 0: all rows hold binary32."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -287,6 +290,13 @@ class MachineConfig:
             value = getattr(self, name)
             if not (16 <= value <= most and value % 16 == 0):
                 yield f"{name} must be a multiple of 16 from 16 to {most}, not {_shown(value)}"
+        if not (0 <= self.wide_depth < self.scratch_depth and self.wide_depth % 16 == 0):
+            yield (
+                f"wide_depth must be a multiple of 16 from 0 to {self.scratch_depth - 16}, the rows before the last of "
+                f"scratch_depth, not {_shown(self.wide_depth)}"
+            )
+        if self.wide_depth and self.ultra & Ultra.SCRATCH:
+            yield f"wide_depth must be 0, not {self.wide_depth}, where ultra has {int(Ultra.SCRATCH)}, scratchpads"
         if self.link_bytes > WIDEST_LINK:
             yield (
                 f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: pages come over "

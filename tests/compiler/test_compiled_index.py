@@ -31,7 +31,13 @@ USER = Index(buffer=FILE, bound=USERS, stride=ROWS, tag=1)
 ITEM = Index(buffer=FILE, bound=ITEMS, stride=ROWS, tag=2)
 MINE, OTHER, CHANGED = (Buffer(name=name, rows=ROWS * GROUP, home=Home.TEMP) for name in ("mine", "other", "changed"))
 MEMORY = MemoryMap(
-    address={U: 0, V: 10, MINE: 16, OTHER: 24, CHANGED: 32}, image=16, state=0, block=0, stack=0, temporaries=24
+    address={U: 0, V: 10, MINE: 16, OTHER: 24, CHANGED: 32},
+    image=16,
+    state=0,
+    block=0,
+    stack=0,
+    temporaries=24,
+    narrow=0,
 )
 
 

@@ -173,6 +173,7 @@ def test_every_pass_reads_what_is_made_before_it() -> None:
         "over_lanes": bool,
         "sharded": bool,
         "reorder": bool,
+        "above": int,
         "config": MachineConfig,
         "schema": TableSchema,
         "uses": Sequence[Use],

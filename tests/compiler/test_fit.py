@@ -201,6 +201,7 @@ def test_a_machine_holds_as_much_as_it_has_and_no_row_more() -> None:
         "program_depth": draft.instructions,
         "scratch_depth": draft.memory.rows,
         "tuple_depth": 2 * draft.target.group * draft.inputs.rows,
+        "wide_depth": draft.memory.wide,
     }
 
     def lacks(**fields: int) -> DoesNotFit | None:

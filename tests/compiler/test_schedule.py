@@ -182,7 +182,7 @@ def _places(o: VectorOp, access: Access) -> list[tuple[Place, ...]]:
 def test_live_buffers_never_overlap(seed: int) -> None:
     """Follow every row: whoever reads it finds what its own buffer's last writer left."""
     draft = random_draft(seed, reorder=seed % 2 == 0)
-    memory = allocate(draft.selection, draft.schedules)
+    memory = allocate(draft.plan, draft.selection, draft.schedules, above=0)
     owner: dict[int, tuple[Buffer, int]] = {}
     ops = [o for section in LINE if section in draft.schedules for o, _ in draft.schedules[section].issue]
     checked = 0

@@ -120,6 +120,7 @@ class Machine:
         image = self.bundle.image.view(np.float32)
         self.scratch[:] = 0.0
         self.scratch[:, : image.shape[0], :] = image
+        self._drop_halves()
         for records in self.records:
             records[:] = 0.0
 
@@ -130,6 +131,7 @@ class Machine:
             self._of(symbol)[:] = rows.reshape(symbol.shape[0], -1, self.lanes)
             return
         self.scratch[:, symbol.row : symbol.row + rows.shape[0], :] = rows
+        self._drop_halves()
 
     def read(self, symbol: Symbol) -> Floats:
         """The host reads a value from thread 0."""
@@ -380,6 +382,12 @@ class Machine:
         if instruction.dst_index and instruction.mask is Mask.SINGLE:
             writes = ~self._absent(o, m)[:, :, 0]
         self.scratch[np.broadcast_to(thread[:, None], target.shape)[writes], target[writes]] = result[writes]
+        self._drop_halves()
+
+    def _drop_halves(self) -> None:
+        """Rows of bfloat16 keep the upper half of each word."""
+        if self.bundle.config.wide_depth:
+            self.scratch.view(np.uint32)[:, self.bundle.config.wide_depth :] &= np.uint32(0xFFFF0000)
 
     def _read(self, address: npt.NDArray[np.int64], in_tuples: int, half: int) -> Floats:
         """Rows of all threads, shape [threads, rows, lanes]."""

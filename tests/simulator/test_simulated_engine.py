@@ -29,6 +29,7 @@ MACHINES = {
     "sixteen threads": MachineConfig(threads=16, clusters=1, divide_interval=9, **SMALL),
     "index files": MachineConfig(threads=4, clusters=2, index_depth=8, **SMALL),
     "an index file": MachineConfig(threads=1, clusters=1, index_depth=8, **SMALL),
+    "narrow rows": MachineConfig(threads=2, clusters=2, wide_depth=48, index_depth=8, **SMALL),
 }
 BATCHES = (1, 2, 3, 5, 8, 16, 64, 100, WHOLE_EPOCH)
 

@@ -36,6 +36,7 @@ from dana.trainer.machine import feed_pages
 from dana.trainer.parts import Following, Leading, like, packed, unpacked
 from dana.trainer.trainer import MachineTrainer
 from hwgen.cache import CacheFolder
+from hwgen.spec import numerics
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -275,6 +276,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "three passes": (AGAIN, {}),
     "mlp": (of("mlp"), {"epochs": 2, "hyper": {"k": 2, "h": 4, "batch": 8}}),
     "linear_svm": (of("linear_svm"), {"epochs": 2, "hyper": {"batch": 16}}),
+    "bfloat16": (of("linear_svm"), {"epochs": 2, "hyper": {"batch": 16}, "stored_as": "bfloat16"}),
     "linear": (of("linear"), {}),
     "logistic": (of("logistic"), {}),
 }
@@ -373,6 +375,15 @@ def test_an_epoch_ends_with_the_mean_over_the_rows() -> None:
         )
         assert np.array_equal(one.values, np.asarray(sums / 68, np.float32)), one.name
     assert there.result.metadata["sync"] == "epoch"
+
+
+def test_means_of_narrow_models_are_narrow() -> None:
+    parts = [drawn(64, seed) for seed in range(3)]
+    features = tuple(name for name in parts[0] if name.startswith("x"))
+    found = in_parts(of("linear_svm"), parts, "epoch", epochs=2, features=features, stored_as="bfloat16")
+    models = {one.name: one.values for one in found.result.parameters}
+    np.testing.assert_array_equal(models["w"], numerics.bfloat16(models["w"]))
+    assert (models["w.velocity"] != numerics.bfloat16(models["w.velocity"])).any()
 
 
 def test_parts_learn_as_much_by_epochs_as_by_batches() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dana import rules
+from dana.codesign.area import area_of
 from dana.compiler.binding.precision import narrow_inputs, narrow_models, narrowed
+from dana.storage.declared import declared
 from dana.trainer.arrays import Trained, train
 from dana.trainer.contract import Level, Notice, TrainingError
+from dana.trainer.designs import compile_design
+from dana.trainer.streams import declared_request
 from dsl import compile_rule
 from dsl.hdfg.graph import Op
 from dsl.hdfg.text import graph_text, parse_graph
@@ -105,6 +110,39 @@ def test_the_hardware_is_the_interpreter() -> None:
     made = [trained(RAW, COLUMNS, machine=name, design=design)[0] for name in ("rtl", "sim", "interp")]
     assert bits(made[0]) == bits(made[1]) == bits(made[2])
     assert made[0].cycles == made[1].cycles
+
+
+def test_models_in_narrow_rows() -> None:
+    """Factors on the chip, in rows of which the lower half is not built: as in rows of binary32."""
+    text, few = rules.text("lrmf"), {name: values[:60] % 40 for name, values in RATINGS.items()}
+    design = {"record_depth": 0, "threads": 1, "clusters": 1, "scratch_depth": 1024}
+    plain = trained(text, few, machine="interp")[0]
+    for name, wide in (("sim", 0), ("sim", 256), ("rtl", 256)):
+        made = trained(text, few, machine=name, design={**design, "wide_depth": wide})[0]
+        assert bits(made) == bits(plain)
+    with pytest.raises(TrainingError, match=r"of which the machine has 16\nHint: Set wide_depth to 32"):
+        trained(text, few, design={**design, "wide_depth": 16})
+    with pytest.raises(TrainingError, match=r"takes .* rows of binary32 .* the machine has 32"):
+        trained(text, few, design={**design, "wide_depth": 32}, stored_as="binary32")
+
+
+def test_the_default_machine_has_narrow_rows() -> None:
+    """Where they save block RAM: behind all that is binary32."""
+    rule = compile_rule(rules.text("lrmf"), filename="lrmf")
+    extents = {"m": 4000, "n": 4000}
+    asked = declared_request(rule, declared("i int4, j int4, y float4", "y"), design={"record_depth": 0}, hyper=extents)
+    plain, made = (
+        compile_design(replace(asked, stored_as=numbers), extents=extents).bundle for numbers in (None, "bfloat16")
+    )
+    assert plain.config.wide_depth == 0
+    assert made.config.wide_depth == 256
+    assert area_of(made.config, "xcup").block_rams < 0.6 * area_of(plain.config, "xcup").block_rams
+    models = made.of_kind("model")
+    last = max(one.row for one in models if one.name not in ("U", "V", "a", "b"))
+    assert all(one.row > last for one in models if one.name in ("U", "V", "a", "b"))
+    starts = {one.name: one.collect(made.image[one.row :][: one.rows(made.config.lanes)].view("f4")) for one in models}
+    assert is_narrow(starts["U"])
+    assert starts["U"].any()
 
 
 def test_features_are_rounded_as_they_are_read() -> None:

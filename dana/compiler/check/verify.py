@@ -47,7 +47,7 @@ def check(program: Program, memory: MemoryMap, inputs: InputPlaces, target: Targ
             tuple_rows=inputs.rows,
             level_stride=memory.block,
             levels=target.levels,
-            image_rows=memory.image,
+            image_rows=memory.loaded,
         )
     )
     if problems:

@@ -4,7 +4,9 @@ In: a selection and its schedules. Out: the scratchpad's rows, from the image at
 time never overlap, with one exception: an operation may overwrite an operand that nothing reads after it, if each row
 is read no later than it is written.
 
-    image | state | block | stack, level by level | temporaries
+    image | state | block | stack, level by level | temporaries | models of bfloat16
+
+These come last, where a machine may have narrow rows (`MachineConfig.wide_depth`).
 """
 
 from bisect import insort
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
+from dana.compiler.place.sections import Plan
 from dana.compiler.schedule.list_scheduling import Schedule
 from dana.compiler.select.ops import Access, Buffer, Home, VectorOp
 from dana.compiler.select.selection import Selection
@@ -29,7 +32,7 @@ class MemoryMap:
     ----------
     address
         First row of each buffer.
-    image, state, block, stack, temporaries
+    image, state, block, stack, temporaries, narrow
         Rows of each part, in this order from row 0.
     """
 
@@ -39,11 +42,22 @@ class MemoryMap:
     block: int
     stack: int
     temporaries: int
+    narrow: int
+
+    @property
+    def wide(self) -> int:
+        """Rows that hold numbers of binary32."""
+        return self.image + self.state + self.block + self.stack + self.temporaries
 
     @property
     def rows(self) -> int:
         """Rows of the scratchpad in use."""
-        return self.image + self.state + self.block + self.stack + self.temporaries
+        return self.wide + self.narrow
+
+    @property
+    def loaded(self) -> int:
+        """Rows that the host loads: to the last one with a start value."""
+        return self.rows if self.narrow else self.image
 
     @property
     def lasting(self) -> list[tuple[int, str, int]]:
@@ -53,7 +67,8 @@ class MemoryMap:
 
     def text(self) -> str:
         """The map for people."""
-        lines = [f"{part} {getattr(self, part)}" for part in ("image", "state", "block", "stack", "temporaries")]
+        parts = ("image", "state", "block", "stack", "temporaries", *(["narrow"] if self.narrow else []))
+        lines = [f"{part} {getattr(self, part)}" for part in parts]
         places = sorted(self.address.items(), key=lambda item: (item[1], item[0].name))
         lines += [f"    {row}..{row + b.rows - 1} {b.name} ({b.home.value})" for b, row in places]
         return "\n".join(lines) + "\n"
@@ -71,14 +86,16 @@ class _Extent:
         return self.start + self.rows
 
 
-def allocate(selection: Selection, schedules: Mapping[Section, Schedule]) -> MemoryMap:
-    """Place every buffer."""
+def allocate(plan: Plan, selection: Selection, schedules: Mapping[Section, Schedule], above: int) -> MemoryMap:
+    """Place every buffer; models of bfloat16 from row `above` on, or behind it if all else takes more."""
     address: dict[Buffer, int] = {}
     row = 0
     sizes = []
     block = [buffer for _, buffer in selection.block]
     image = [*selection.literals.values(), *selection.ranges.values()]
-    image += [*selection.metas.values(), *(model.buffer for model in selection.models.values())]
+    models = {k: model.buffer for k, model in selection.models.items()}
+    narrow = [buffer for k, buffer in models.items() if plan.graph.nodes[k].init.narrow]
+    image += [*selection.metas.values(), *(buffer for buffer in models.values() if buffer not in narrow)]
     stack = [selection.stack] if selection.stack is not None else []
     # in the order of the memory map; `sizes` is read by these places below
     for part in (image, list(selection.state), block, stack):
@@ -96,8 +113,18 @@ def allocate(selection: Selection, schedules: Mapping[Section, Schedule]) -> Mem
     if Section.INIT in schedules:  # its temporaries are dead before the first tuple
         first = [op for op, _ in schedules[Section.INIT].issue]
         top = max(top, _place_temporaries(first, [], 0, address, row))
+    end = top = max(top, above) if narrow else top
+    for buffer in narrow:
+        address[buffer] = end
+        end += buffer.rows
     return MemoryMap(
-        address=address, image=sizes[0], state=sizes[1], block=sizes[2], stack=sizes[3], temporaries=top - row
+        address=address,
+        image=sizes[0],
+        state=sizes[1],
+        block=sizes[2],
+        stack=sizes[3],
+        temporaries=top - row,
+        narrow=end - top,
     )
 
 

@@ -128,7 +128,7 @@ def _address(access: Access, memory: MemoryMap) -> int:
 def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -> Words:
     """Literals, metas and models as they start, shape [rows, lanes]."""
     graph, lanes = plan.graph, target.lanes
-    words = np.zeros((memory.image, lanes), dtype=np.uint32)
+    words = np.zeros((memory.loaded, lanes), dtype=np.uint32)
     for bits, buffer in selection.literals.items():
         words[memory.address[buffer]] = bits
     for (length, form), buffer in selection.ranges.items():

@@ -98,21 +98,32 @@ memory(size_t rows, size_t unit)
 	return zeroed;
 }
 
+/* A row's words, of which every thread gets the same, to the scratchpad */
+static void
+place_row(struct sim *sim, int64_t row, const uint32_t *words)
+{
+	const uint32_t held = sim->machine.wide_depth > 0 && row >= sim->machine.wide_depth ? 0xFFFF0000 : UINT32_MAX;
+	float *to = sim->scratch + row * sim->unit;
+
+	for (int32_t t = 0; t < sim->machine.threads; t++, to += sim->lanes)
+		for (int32_t k = 0; k < sim->lanes; k++)
+			to[k] = dn_float(words[k] & held);
+}
+
 /* The image to every thread's scratchpad, but for zeros */
 static void
 place_image(struct sim *sim, const struct sim_bundle *bundle)
 {
 	const uint32_t *from = bundle->image;
-	float *to = sim->scratch;
 
-	for (int32_t row = 0; row < bundle->image_rows; row++, from += sim->lanes, to += sim->unit)
+	for (int32_t row = 0; row < bundle->image_rows; row++, from += sim->lanes)
 	{
 		uint32_t any = 0;
 
 		for (int32_t lane = 0; lane < sim->lanes; lane++)
 			any |= from[lane];
-		for (int32_t t = 0; any != 0 && t < sim->machine.threads; t++)
-			memcpy(to + t * sim->lanes, from, sizeof(float) * (size_t)sim->lanes);
+		if (any != 0)
+			place_row(sim, row, from);
 	}
 }
 
@@ -290,9 +301,8 @@ sim_write_rows(struct sim *sim, int32_t table, int64_t row, int64_t count, uint3
 	if (!are_rows(sim, row, count))
 		return false;
 	sim_compiled_settle(sim);
-	for (float *to = sim->scratch + row * sim->unit; count > 0; count--, words += sim->lanes)
-		for (int32_t t = 0; t < sim->machine.threads; t++, to += sim->lanes)
-			memcpy(to, words, sizeof(float) * (size_t)sim->lanes);
+	for (; count > 0; count--, row++, words += sim->lanes)
+		place_row(sim, row, words);
 	return true;
 }
 

@@ -34,6 +34,22 @@ entry_of(const struct sim_instruction *in, int32_t o, int32_t i)
 	return in->each ? o * in->inner + i : o;
 }
 
+/* Drops what n words have no room for where they lie in rows of bfloat16. A NaN stays one: what is read of it is canonical. */
+void
+sim_narrow(const struct sim *sim, float *words, ptrdiff_t n)
+{
+	const uintptr_t narrow = (uintptr_t)(sim->scratch + (ptrdiff_t)sim->machine.wide_depth * sim->unit);
+	const uintptr_t end = (uintptr_t)(sim->scratch + (ptrdiff_t)sim->machine.scratch_depth * sim->unit);
+	float *first = (uintptr_t)words < narrow ? (float *)narrow : words;
+
+	/* the outbox lies elsewhere */
+	if (sim->machine.wide_depth == 0 || (uintptr_t)(words + n) <= narrow || (uintptr_t)words >= end)
+		return;
+	for (; first < words + n; first++)
+		if (*first == *first)
+			*first = dn_float(dn_bits(*first) & 0xFFFF0000);
+}
+
 /* Between a row and those that an entry of the threads' chooses, `chosen` with entries of 0, of some units */
 static void
 move_chosen(const struct sim *sim, int32_t entry, int32_t units, float *row, float *chosen, bool stores)
@@ -43,6 +59,8 @@ move_chosen(const struct sim *sim, int32_t entry, int32_t units, float *row, flo
 		float *own = row + u, *other = chosen + sim->index[t * sim->machine.index_depth + entry] + u;
 
 		memcpy(stores ? other : own, stores ? own : other, sizeof *own * (size_t)sim->lanes);
+		if (stores)
+			sim_narrow(sim, other, sim->lanes);
 	}
 }
 
@@ -226,6 +244,7 @@ sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t 
 			{
 				rows = i == 0 ? several(sim, in, o, d, a, b) : 1;
 				sim_row_apply(sim, in, rows, d, a, b);
+				sim_narrow(sim, d, rows * (ptrdiff_t)sim->unit);
 			}
 		}
 	}

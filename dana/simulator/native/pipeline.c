@@ -63,6 +63,7 @@ sim_pipeline_settle(struct sim *sim, int64_t cycle)
 		for (int32_t u = 0; u < sim->unit; u++)
 			if (first->keep[u] && (first->interval == 0 || u % SIM_CLUSTER == first->lanes))
 				first->to[u] = first->value[u];
+		sim_narrow(sim, first->to, sim->unit);
 		if (first->interval == 0 || ++first->lanes == SIM_CLUSTER)
 			first->to = NULL;
 	}

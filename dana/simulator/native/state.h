@@ -313,6 +313,7 @@ void sim_clear(void *memory, size_t size);
 
 /* engine.c */
 bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
+void sim_narrow(const struct sim *sim, float *words, ptrdiff_t n);
 void sim_row_apply(const struct sim *sim, const struct sim_instruction *in, int32_t rows, float *d, const float *a,
 				   const float *b);
 void sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level);

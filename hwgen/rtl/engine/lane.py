@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.add import FloatAdd
 from hwgen.rtl.arith.mul import FloatMul
-from hwgen.rtl.arith.select import OPERATION_BITS, FloatSelect
+from hwgen.rtl.arith.select import HALF, OPERATION_BITS, FloatSelect
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine import control
 from hwgen.rtl.interfaces import UNSHARED, tuple_address_bits, ultra_style
@@ -74,6 +74,9 @@ class Lane(wiring.Component):
     def _memory(self, m: Module, name: str, kind: Ultra, address: Value, written: tuple[Value, Value, Value]) -> Value:
         """Its word, in stage 2. In stage 1 it comes late: nothing but a register follows."""
         depth = self._config.scratch_depth if kind is Ultra.SCRATCH else self._config.tuple_depth
+        wide = self._config.wide_depth if kind is Ultra.SCRATCH else 0
+        if wide:
+            return self._two_widths(m, name, depth, wide, address, written)
         # the compiler keeps rows apart, the halves keep tuples apart: no word is read in the cycle in which it is
         # written. A word of UltraRAM holds two of a lane's, of an even and an odd row
         two = int(bool(self._config.ultra & kind))
@@ -90,6 +93,29 @@ class Lane(wiring.Component):
         ]
         kept = delayed(m, read.data, 1, name=f"{name}_word")
         return Mux(delayed(m, address[0], 2, name=f"{name}_odd"), kept[32:], kept[:32]) if two else kept
+
+    def _two_widths(
+        self, m: Module, name: str, depth: int, wide: int, address: Value, written: tuple[Value, Value, Value]
+    ) -> Value:
+        """`_memory`, whose rows from `wide` on have no lower half: it reads as zero."""
+        at, word, enable = written
+        halves = []
+        for part, rows, bits in (("low", wide, word[:HALF]), ("high", depth, word[HALF:])):
+            m.submodules[f"{name}_{part}"] = one = memory.Memory(shape=HALF, depth=rows, init=[], attrs=UNSHARED)
+            write, read = one.write_port(), one.read_port()
+            m.d.comb += [
+                write.addr.eq(at),
+                write.data.eq(bits),
+                write.en.eq(enable & (at < wide) if part == "low" else enable),
+                read.addr.eq(address),
+            ]
+            kept = Signal(HALF, name=f"{name}_{part}_word", reset_less=True)
+            m.d.sync += kept.eq(read.data)
+            halves.append(kept)
+        # the register's own reset: what comes late from a memory meets no gate before it
+        with m.If(delayed(m, address >= wide, 1, name=f"{name}_narrow")):
+            m.d.sync += halves[0].eq(0)
+        return Cat(*halves)
 
     def _operand(self, m: Module, name: str, scratch: Value, tuples: Value) -> None:
         """Stage 2: the memory, the mask."""

@@ -23,6 +23,7 @@ MACHINES = {
     "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, divide_interval=3, **SMALL),
     "no functions": MachineConfig(threads=2, clusters=1, functions=0, crossed=0, **SMALL),
     "short rounds": MachineConfig(index_depth=16, watch_depth=2, functions=0, **SMALL),
+    "narrow rows": MachineConfig(threads=2, clusters=1, wide_depth=48, index_depth=8, functions=0, **SMALL),
     "shared words": MachineConfig(threads=4, clusters=4, functions=0b110101, **SMALL),
 }
 """The last has more distances between clusters and threads than its lanes have words for them."""
