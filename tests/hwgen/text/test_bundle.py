@@ -131,6 +131,20 @@ def test_symbols_and_sections_are_found() -> None:
         replace(BUNDLE, program=PROGRAM[:-1]).section(Section.BATCH)
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"wide_depth": 24}, "wide_depth must be a multiple of 16 from 0 to 112, .* not 24"),
+        ({"wide_depth": 128}, "wide_depth must be a multiple of 16 from 0 to 112, .* not 128"),
+        ({"wide_depth": -16}, "wide_depth must be a multiple of 16 from 0 to 112, .* not -16"),
+        ({"wide_depth": 64, "ultra": 6}, "wide_depth must be 0, not 64, where ultra has 2, scratchpads"),
+    ],
+)
+def test_narrow_rows_that_a_machine_cannot_have(fields: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        MachineConfig(scratch_depth=128, **fields)
+
+
 @pytest.mark.parametrize("value", [True, "2", 2.0, None])
 def test_a_configuration_holds_whole_numbers_alone(value: object) -> None:
     """JSON's true is a whole number to Python, and no number of threads."""
