@@ -95,6 +95,8 @@ EXHAUSTIVE = (
     "hwgen/export/test_drivers.py::test_the_c_driver_reports",
     "hwgen/export/test_drivers.py::test_the_c_driver_trains",
     "hwgen/export/test_drivers.py::test_the_class_for_pynq",
+    "hwgen/export/test_exported_buses.py::test_the_c",
+    "hwgen/export/test_exported_buses.py::test_the_project",
     "hwgen/export/test_exported_records.py",
     "hwgen/export/test_floorplan.py",
     "hwgen/export/test_litex.py",
