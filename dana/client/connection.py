@@ -202,9 +202,7 @@ class Connection(PredictingSession):
             This server has such a temporary table, or you may not create one; any error of mapped shards.
         """
         name = identifier(table)
-        # parse_ident folds and splits as the server does
-        parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
-        into = into or parts[-1]
+        into = into or self._last_of(name)
         if shards == "map":
             return str(value(self.session, "dana_gather", {"source": name, "into": into, "timeout": timeout}))
         return gather(self.session, name, shards, into=into, timeout=timeout)
@@ -221,9 +219,15 @@ class Connection(PredictingSession):
         """
         return call(self.session, "dana_shards", {"source": identifier(table), "timeout": timeout}, MappedShard)
 
+    def _last_of(self, name: str) -> str:
+        """The name of a table without its schema, unquoted."""
+        # parse_ident folds and splits as the server does
+        [[parts]] = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()
+        return str(parts[-1])
+
     @contextmanager
     def _gathered(
-        self, source: str | LoadedTable | None, shards: Sequence[str] | Literal["map"] | None, timeout: float
+        self, source: str | LoadedTable | None, shards: Sequence[str] | None, timeout: float
     ) -> Iterator[str | LoadedTable | None]:
         """The table of a training: gathered from its shards, if there are any, and dropped at the end."""
         if shards is None:
@@ -231,8 +235,9 @@ class Connection(PredictingSession):
             return
         if source is None:
             raise UsageError("shards are of a table, not of a query", hint="Make the query a view on each shard.")
+        name = identifier(source)
         with self.session.transaction():
-            table = self.gather(identifier(source), shards, timeout=timeout)
+            table = gather(self.session, name, shards, into=self._last_of(name), timeout=timeout, kept=False)
             yield table
             self.session.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(table)))
 
@@ -264,7 +269,7 @@ class Connection(PredictingSession):
             rows: with ``batch`` a batch has rows of all shards, and its merges are joined; with ``epoch`` the models
             are averaged after each epoch. ``sync`` alone is of the map.
         timeout
-            Seconds without a message after which a shard is lost.
+            Seconds without a message after which a shard is lost; at least 3 with ``sync`` or ``map``.
         progress
             Show each epoch: True in a notebook, and on stderr if that is a terminal; None only in a notebook.
         options
@@ -277,13 +282,14 @@ class Connection(PredictingSession):
         psycopg.Error
             The error of the statement. Ctrl-C cancels the statement and leaves the session usable.
         """
-        sync = options.get("sync")
-        if shards is not None and shards != "map" and sync not in (None, "gather"):
-            return self._train_there(rule, source, shards, str(sync), timeout, progress, options)
-        if shards is not None and sync in (None, "gather"):
-            options.pop("sync", None)
-        else:
+        if shards == "map":
             shards = None  # the server reads its map itself
+            options["sync"] = options.get("sync") or "gather"
+        sync = options.get("sync")
+        if shards is not None and sync not in (None, "gather"):
+            return self._train_there(rule, source, shards, str(sync), timeout, progress, options)
+        if shards is not None:
+            options.pop("sync", None)
         with self._gathered(source, shards, timeout) as table, self._patient(sync, timeout):
             asked = self._asked(rule, table)
             on = asked["source"] or "a query"
@@ -341,10 +347,9 @@ class Connection(PredictingSession):
         if source is None or isinstance(shards, str):
             raise UsageError(f"sync={sync!r} needs a table and shards, a list of connection strings or 'map'")
         name = identifier(source)
-        parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
         asked = json.loads(as_json({**(given(options) or {}), "sync": None}))
         with Messages(self.session), shown_progress(self.session, f"training {rule} on {name}", progress):
-            row = train(self.session, rule, name, shards, asked, sync=sync, into=parts[-1], timeout=timeout)
+            row = train(self.session, rule, name, shards, asked, sync=sync, into=self._last_of(name), timeout=timeout)
         columns = [sql.Identifier(one.name) for one in fields(TrainResult) if not one.name.startswith("_")]
         statement = sql.SQL("SELECT {} FROM pg_catalog.json_populate_record(NULL::dana.training, %s::json)")
         with self.session.cursor(row_factory=class_row(TrainResult)) as cursor:

@@ -42,6 +42,7 @@ def gather(
     *,
     into: str,
     timeout: float = TIMEOUT,
+    kept: bool = True,
 ) -> str:
     """Make a temporary table of the rows that ``table`` has on all shards; all of it, or none after an error.
 
@@ -53,6 +54,8 @@ def gather(
         Connection strings; their order numbers the shards.
     into
         Name of the temporary table, unquoted.
+    kept
+        Whether it is for more than one training, which needs the index of its primary key.
 
     Returns
     -------
@@ -78,8 +81,9 @@ def gather(
         taken = _take_pages(session, made, parts, looks) if _has_alike_pages(session, looks, types) else None
         if taken is None:
             taken = take_rows(session, made, parts, looks[0], types)
-        add_key(session, made, looks[0].key)
-        _record(session, made, parts, looks, taken)
+        _say_when(looks)
+        if not _record(session, made, parts, looks, taken, () if kept else looks[0].key):
+            add_key(session, made, looks[0].key)
         return made.as_string(session)
 
 
@@ -181,12 +185,24 @@ def _in_turn(copies: Sequence[Iterator[memoryview]], most: int) -> Iterator[tupl
         left = going
 
 
-def _record(
-    session: psycopg.Connection, made: sql.Identifier, shards: Sequence[Shard], looks: Sequence[Look], rows: list[int]
-) -> None:
-    """Say how far apart the snapshots were taken, and record the shards for the metadata of models."""
+def _say_when(looks: Sequence[Look]) -> None:
+    """Say how far apart the snapshots were taken."""
     apart = (looks[-1].snapshot - looks[0].snapshot).total_seconds()
-    repeat([f"NOTICE: the snapshots of {len(shards)} shards were taken within {1000 * apart:.0f} ms"])
+    repeat([f"NOTICE: the snapshots of {len(looks)} shards were taken within {1000 * apart:.0f} ms"])
+
+
+def _record(
+    session: psycopg.Connection,
+    made: sql.Identifier,
+    shards: Sequence[Shard],
+    looks: Sequence[Look],
+    rows: list[int],
+    key: Sequence[str],
+) -> bool:
+    """Record the shards for the metadata of models; return whether it is certain that no two rows have the same key.
+
+    Then trainings take it for the primary key, and it needs no index.
+    """
     # as dana_gather() writes it
     gathered: Gathered = {
         "source": shards[0].table,
@@ -201,7 +217,10 @@ def _record(
             for shard, look, count in zip(shards, looks, rows, strict=True)
         ],
     }
-    session.execute("SELECT dana.dana_record_shards(%s::regclass, %s)", (made.as_string(session), json.dumps(gathered)))
+    statement = "SELECT dana.dana_record_shards(%s::regclass, %s, %s::pg_catalog.text[])"
+    arguments = (made.as_string(session), json.dumps(gathered), list(key))
+    [[distinct]] = session.execute(statement, arguments).fetchall()
+    return bool(distinct)
 
 
 def add_key(session: psycopg.Connection, made: sql.Identifier, key: Sequence[str]) -> None:

@@ -1440,9 +1440,9 @@ CREATE FUNCTION dana.dana_take_pages(relation regclass, pages bytea) RETURNS big
 COMMENT ON FUNCTION dana.dana_take_pages IS
 	'Append what dana_shard_pages() returned on another server to a temporary table that this transaction created, after a check of each value; returns the number of rows';
 
-CREATE FUNCTION dana.dana_record_shards(relation regclass, gathered jsonb) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana.dana_record_shards(relation regclass, gathered jsonb, key text[]) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_record_shards IS
-	'Record what a client has gathered into a temporary table of this session, for the metadata of models';
+	'Record what a client has gathered into a temporary table of this session, for the metadata of models; returns whether it is certain that no two rows have the same key, which is then their primary key without an index';
 
 CREATE FUNCTION dana_shards(source regclass, timeout double precision DEFAULT 10)
 	RETURNS TABLE (shard integer, server text, relation text, "rows" bigint, pages bigint, version text, reachable boolean, error text)

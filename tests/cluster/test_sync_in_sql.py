@@ -20,6 +20,7 @@ from psycopg.types.json import Jsonb
 
 from dana.cli.entry import main
 from dana.client.connection import Connection
+from dana.cluster.gather import add_key
 from dana.session.notices import ServerNotice, ServerWarning
 from tests.cluster.conftest import everywhere, fetched, left
 from tests.cluster.test_bad_moments import MERGES, Trickle, proxy
@@ -297,7 +298,7 @@ REJECTED = {
     "own": ("sync => 'batch', filter => 'own(x)'", "0A000", "must have immutable functions of PostgreSQL alone"),
     "now": ("sync => 'batch', filter => 'now() > ''2020-01-01'''", "0A000", "must have immutable functions of Postgre"),
     "subquery": ("sync => 'batch', filter => 'EXISTS (SELECT)'", "0A000", "must not contain a subquery"),
-    "machine": ("sync => 'batch', machine => 'interp'", "22023", "trains on machine 'sim', not 'interp'"),
+    "machine": ("sync => 'batch', machine => 'interp'", "22023", "trains on machine 'sim' or 'rtl', not 'interp'"),
 }
 
 
@@ -596,9 +597,16 @@ def test_explain_runs_no_policy_of_a_shard_here(mapped: Connection, shards: list
 
 @pytest.mark.parametrize("memory", ["64MB", "64kB"])
 def test_keys_of_gathered_rows_are_compared_without_an_index(
-    mapped: Connection, shards: list[str], memory: str
+    mapped: Connection, shards: list[str], memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or with one, where their hashes need more memory than a sort has; the rows for a test are those of the list."""
+    indexed: list[object] = []
+
+    def add(*arguments: Any) -> None:
+        indexed.append(arguments)
+        add_key(*arguments)
+
+    monkeypatch.setattr("dana.cluster.gather.add_key", add)
     filled(shards, 300, 66000, 16)
     map_rows(mapped)
     mapped.session.execute(f"SET maintenance_work_mem = '{memory}'")
@@ -609,9 +617,13 @@ def test_keys_of_gathered_rows_are_compared_without_an_index(
     with pytest.warns(ServerNotice, match=said):
         mapped.train("linear", "rows", shards=shards, model="here", **options)
     assert parameters(mapped, "here") == parameters(mapped, "there")
+    assert len(indexed) == (memory == "64kB")
     everywhere(shards[2:], "UPDATE rows SET id = 4 WHERE id = (SELECT max(id) FROM rows)")
     with pytest.warns(ServerWarning, match=r"the primary key \(id\) is not unique over the shards"):
         mapped.train("linear", "rows", sync="gather", model="twice", **options)
+    with pytest.warns(ServerWarning, match=r"the primary key \(id\) is not unique over the shards"):
+        mapped.train("linear", "rows", shards=shards, model="here", **options)
+    assert parameters(mapped, "here") == parameters(mapped, "twice")
     columns = "SELECT metadata ->> 'features' FROM dana.model WHERE name = %s"
     [[first], [twice]] = [mapped.session.execute(columns, (name,)).fetchone() for name in ("there", "twice")]
     assert '"id"' not in first

@@ -34,7 +34,7 @@ CALLS = {
     "dana.dana_take_pages": "({}, '')",
     "dana_gather": "({})",
     "dana_shards": "({})",
-    "dana.dana_record_shards": "({}, '{{}}')",
+    "dana.dana_record_shards": "({}, '{{}}', '{{}}')",
     PROCEDURE: "('sums', {}, '{{}}', '{{\"number\": 1}}', NULL, NULL)",
     "dana_start": """('dana_train', '{{"rule": "sums", "source": "{}"}}')""",
 }

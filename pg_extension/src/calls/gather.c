@@ -157,7 +157,7 @@ take_all(handing *from, int count, Oid into, const dana_texts *key)
 
 /* For the metadata of models: the shards in their order; dana/cluster/gather.py writes the same members */
 static void
-record(Oid made, const char *source, const handing *from, int count)
+record(Oid made, const char *source, const handing *from, int count, const dana_texts *key)
 {
 	StringInfoData text;
 
@@ -178,7 +178,7 @@ record(Oid made, const char *source, const handing *from, int count)
 		dana_json_close(&text, '}');
 	}
 	dana_json_close(&text, ']');
-	dana_gathered_add(made, dana_json_end(&text));
+	dana_gathered_add(made, dana_json_end(&text), key);
 }
 
 static void
@@ -202,10 +202,11 @@ dana_shards_index(const char *name, const char *key)
 
 /* Makes the table, and fills it */
 static Oid
-gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count, dana_texts *key)
+gather(Oid source, const char *into, bool dropped, bool one_training, dana_shard *shards, int count)
 {
 	const char *name = quote_qualified_identifier("pg_temp", into);
 	handing	   *from = palloc0(count * sizeof *from);
+	dana_texts	key = {0};
 	Oid			made;
 
 	dana_shards_open(shards, count, source, true);
@@ -219,16 +220,16 @@ gather(Oid source, const char *into, bool dropped, dana_shard *shards, int count
 	for (int i = 0; i < shards[0].key_columns.count; i++)
 		dana_run_once(psprintf("ALTER TABLE %s ALTER %s SET NOT NULL", name,
 							   quote_identifier(shards[0].key_columns.values[i])));
-	if (take_all(from, count, made, key == NULL ? NULL : &shards[0].key_columns))
-		*key = shards[0].key_columns;
+	if (take_all(from, count, made, one_training ? &shards[0].key_columns : NULL))
+		key = shards[0].key_columns;
 	else if (shards[0].key[0] != '\0')
 		dana_shards_index(name, shards[0].key);
-	record(made, dana_relation_name(source), from, count);
+	record(made, dana_relation_name(source), from, count, &key);
 	return made;
 }
 
 Oid
-dana_gather_shards(Oid source, char *into, int timeout, dana_texts *key)
+dana_gather_shards(Oid source, char *into, int timeout, bool one_training)
 {
 	Oid volatile  made = InvalidOid;
 	dana_shard	 *shards;
@@ -243,8 +244,8 @@ dana_gather_shards(Oid source, char *into, int timeout, dana_texts *key)
 	count = dana_shards_of(source, timeout, &shards);
 	PG_TRY();
 	{
-		made = gather(source, into != NULL ? into : RelationGetRelationName(relation), into == NULL, shards,
-					  count, key);
+		made = gather(source, into != NULL ? into : RelationGetRelationName(relation), into == NULL,
+					  one_training, shards, count);
 	}
 	PG_FINALLY();
 	{
@@ -268,7 +269,8 @@ DANA_COMMAND(dana_gather)
 	if (into != NULL && (into[0] == '\0' || strlen(into) >= NAMEDATALEN))
 		dana_reject_argument("into", "be a name of 1 to %d bytes", NAMEDATALEN - 1);
 	PG_RETURN_OID(dana_gather_shards(PG_GETARG_OID(0), into,
-									 PG_ARGISNULL(2) ? dana_shards_timeout : dana_shard_timeout(PG_GETARG_FLOAT8(2)), NULL));
+									 PG_ARGISNULL(2) ? dana_shards_timeout : dana_shard_timeout(PG_GETARG_FLOAT8(2)),
+									 false));
 }
 
 #else

@@ -107,11 +107,11 @@ extern Relation dana_shards_lock(Oid source);
 extern void dana_shards_index(const char *table, const char *key);
 
 /*
- * A temporary table of the pages of all shards, by that name, or by the table's until the transaction ends; it has the
- * index of their primary key, or, if `key` is not NULL and it is certain without one that keys are distinct, that key
- * there
+ * A temporary table of the pages of all shards, by that name, or by the table's until the transaction ends (NULL); it
+ * has the index of their primary key, unless it is for one training alone, and it is certain without one that keys are
+ * distinct
  */
-extern Oid dana_gather_shards(Oid source, char *into, int timeout, dana_texts *key);
+extern Oid dana_gather_shards(Oid source, char *into, int timeout, bool one_training);
 
 /* Milliseconds without a message after which a shard is lost: dana.shard_timeout */
 extern int	dana_shards_timeout;

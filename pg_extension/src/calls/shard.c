@@ -20,7 +20,9 @@
 #include "base/extension.h"
 #include "base/relations.h"
 #include "calls/shard.h"
+#include "rows/scan.h"
 #include "source/blocks.h"
+#include "source/gathered.h"
 #include "source/stream.h"
 #include "values/contents.h"
 #include "values/pack.h"
@@ -130,6 +132,15 @@ DANA_FUNCTION(dana_shard_pages)
 	SRF_RETURN_NEXT(calls, PointerGetDatum(row));
 }
 
+/* Whether it is a temporary heap of the caller's own, in this session */
+static bool
+is_own_temporary(Relation relation)
+{
+	return relation->rd_rel->relowner == GetUserId() && relation->rd_rel->relkind == RELKIND_RELATION &&
+		relation->rd_rel->relpersistence == RELPERSISTENCE_TEMP && !RELATION_IS_OTHER_TEMP(relation) &&
+		relation->rd_tableam == GetHeapamTableAmRoutine();
+}
+
 /* Raises an error unless pages may be appended: no other session sees them, and an abort removes them */
 static void
 check_taking(Relation relation)
@@ -137,9 +148,7 @@ check_taking(Relation relation)
 	const char *name = dana_relation_name(RelationGetRelid(relation));
 	TupleDesc	columns = RelationGetDescr(relation);
 
-	if (relation->rd_rel->relowner != GetUserId() || relation->rd_rel->relkind != RELKIND_RELATION ||
-		relation->rd_rel->relpersistence != RELPERSISTENCE_TEMP || RELATION_IS_OTHER_TEMP(relation) ||
-		relation->rd_tableam != GetHeapamTableAmRoutine() || relation->rd_rel->relhasindex ||
+	if (!is_own_temporary(relation) || relation->rd_rel->relhasindex ||
 		relation->rd_createSubid == InvalidSubTransactionId)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("cannot append pages to %s", name),
 						errdetail("It must be a temporary table of yours without indexes, created in this transaction.")));
@@ -207,6 +216,10 @@ add_hash(dana_taking *taking, HeapTuple tuple)
 		const Datum value = heap_getattr(tuple, taking->keys[k].number, columns, &isnull);
 		const Oid	collation = TupleDescAttr(columns, taking->keys[k].number - 1)->attcollation;
 
+		if (isnull)
+			taking->hashing = false;
+		if (isnull)
+			return;
 		hash = hash_combine64(hash, DatumGetUInt64(FunctionCall2Coll(taking->keys[k].hash, collation, value, UInt64GetDatum(0))));
 	}
 	if (taking->count == taking->room)
@@ -238,6 +251,15 @@ dana_taking_distinct(dana_taking *taking)
 		if (taking->hashes[i] == taking->hashes[i - 1])
 			return false;
 	return true;
+}
+
+static bool
+take_key(TupleTableSlot *row, void *context)
+{
+	dana_taking *taking = context;
+
+	add_hash(taking, ExecFetchSlotHeapTuple(row, false, NULL));
+	return taking->hashing;
 }
 
 /* Packs a page from another server, tuple by tuple, as block `number`; returns how many it has. `from` is aligned */
@@ -400,4 +422,29 @@ DANA_COMMAND(dana_take_pages)
 	rows = dana_taking_add(taking, VARDATA_ANY(pages), VARSIZE_ANY_EXHDR(pages));
 	dana_taking_end(taking);
 	PG_RETURN_INT64(rows);
+}
+
+/* dana.dana_record_shards(relation, gathered, key): what a client has gathered; whether no two rows have the same key */
+DANA_FUNCTION(dana_record_shards)
+{
+	const Oid	relation = PG_GETARG_OID(0);
+	Jsonb	   *gathered = PG_GETARG_JSONB_P(1);
+	dana_texts	key = dana_argument_texts("key", PG_GETARG_DATUM(2), false);
+	dana_taking taking = {0};
+	bool		distinct;
+
+	dana_require_relation(relation);
+	if (!JB_ROOT_IS_OBJECT(gathered))
+		dana_reject_argument("gathered", "be a JSON object");
+	taking.relation = relation_open(relation, AccessShareLock);
+	if (!is_own_temporary(taking.relation))
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+						errmsg("%s is not a temporary table of yours", dana_relation_name(relation))));
+	taking.hashing = prepare_hashes(&taking, &key);
+	if (taking.hashing)
+		dana_scan(taking.relation, GetActiveSnapshot(), NULL, 0, 0, 0, take_key, &taking);
+	distinct = dana_taking_distinct(&taking);
+	relation_close(taking.relation, NoLock);
+	dana_gathered_add(relation, gathered, distinct ? &key : &(dana_texts){0});
+	PG_RETURN_BOOL(distinct);
 }

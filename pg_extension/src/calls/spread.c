@@ -532,7 +532,7 @@ record(const spread *of)
 		dana_json_close(&text, '}');
 	}
 	dana_json_close(&text, ']');
-	dana_gathered_add(of->made, dana_json_end(&text));
+	dana_gathered_add(of->made, dana_json_end(&text), &(dana_texts){0});
 }
 
 /* Raises an error unless each shard can train a part */
@@ -695,7 +695,7 @@ train_gathered(dana_training *training, Datum (*train)(void *training))
 {
 	Datum row;
 
-	training->rows.relation = dana_gather_shards(training->rows.relation, NULL, dana_shards_timeout, &training->key);
+	training->rows.relation = dana_gather_shards(training->rows.relation, NULL, dana_shards_timeout, true);
 	dana_split_rows(training, true);
 	row = train(training);
 	dana_connect();

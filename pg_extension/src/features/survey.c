@@ -17,6 +17,7 @@
 #include "base/notices.h"
 #include "features/survey.h"
 #include "rows/rows.h"
+#include "source/gathered.h"
 #include "source/schema.h"
 #include "source/source.h"
 #include "values/agreed.h"
@@ -374,7 +375,7 @@ dana_survey_keys(dana_survey *survey)
 {
 	Oid		   id = survey->training->rows.relation;
 	Relation   relation = OidIsValid(id) ? relation_open(id, AccessShareLock) : NULL;
-	dana_texts key = is_elsewhere(survey) ? dana_json_texts(survey->training->known, "key") : survey->training->key;
+	dana_texts key = is_elsewhere(survey) ? dana_json_texts(survey->training->known, "key") : dana_gathered_key(id);
 	ListCell  *cell;
 
 	if (key.count == 1)

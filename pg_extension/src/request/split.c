@@ -23,6 +23,7 @@
 #include "rows/places.h"
 #include "rows/rows.h"
 #include "rows/scan.h"
+#include "source/gathered.h"
 #include "source/schema.h"
 #include "source/source.h"
 #include "source/stream.h"
@@ -104,7 +105,11 @@ identify(const dana_training *training, TupleDesc columns)
 	else if (training->rows.query != NULL)
 		split.row = "r.*";
 	else
-		split.key = training->key.count > 0 ? training->key : dana_key_of(relation);
+	{
+		split.key = dana_gathered_key(relation);
+		if (split.key.count == 0)
+			split.key = dana_key_of(relation);
+	}
 	if (split.key.count == 0 && split.row == NULL && !dana_has_places(relation))
 		split.row = psprintf("%s.*", dana_relation_name(relation));
 	return split;

@@ -51,7 +51,6 @@ struct dana_training
 	char	  *sync;	/* the rows are those of the table's shards: gather, batch or epoch; or NULL */
 	char	  *whole_query; /* as given, including the rows that are left out, as `filter` does */
 	dana_source_request rows; /* table or query; derived from the members above, and checked */
-	dana_texts key;	   /* the primary key of gathered rows without an index of it */
 	const dana_group_key *group; /* or NULL */
 	Jsonb	  *part; /* of a training on several servers, or NULL */
 	bool	   leads; /* that part is without rows: those of the table are only looked at */

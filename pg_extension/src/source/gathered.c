@@ -4,7 +4,7 @@
 #include "postgres.h"
 
 #include "nodes/pg_list.h"
-#include "utils/datum.h"
+#include "utils/lsyscache.h"
 
 #include "base/arguments.h"
 #include "base/dana.h"
@@ -14,27 +14,33 @@
 
 typedef struct gathered
 {
-	Oid	   relation;
-	Jsonb *from;
+	Oid		   relation;
+	Jsonb	  *from;
+	dana_texts key;
 } gathered;
 
 static List *all = NIL;
 
 void
-dana_gathered_add(Oid relation, Jsonb *from)
+dana_gathered_add(Oid relation, Jsonb *from, const dana_texts *key)
 {
 	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
 	gathered	 *added = palloc(sizeof *added);
 	ListCell	 *cell;
 
-	*added = (gathered){relation, palloc(VARSIZE(from))};
+	*added = (gathered){relation, palloc(VARSIZE(from)), {key->count, palloc(sizeof(char *) * Max(key->count, 1))}};
 	memcpy(added->from, from, VARSIZE(from));
+	for (int i = 0; i < key->count; i++)
+		added->key.values[i] = pstrdup(key->values[i]);
 	foreach (cell, all)
 	{
 		gathered *one = lfirst(cell);
 
 		if (one->relation == relation || !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(one->relation)))
 		{
+			for (int i = 0; i < one->key.count; i++)
+				pfree(one->key.values[i]);
+			pfree(one->key.values);
 			pfree(one->from);
 			pfree(one);
 			all = foreach_delete_current(all, cell);
@@ -44,8 +50,8 @@ dana_gathered_add(Oid relation, Jsonb *from)
 	MemoryContextSwitchTo(caller);
 }
 
-Jsonb *
-dana_gathered(Oid relation)
+static const gathered *
+find(Oid relation)
 {
 	ListCell *cell;
 
@@ -54,23 +60,26 @@ dana_gathered(Oid relation)
 		gathered *one = lfirst(cell);
 
 		if (one->relation == relation)
-			return one->from;
+			return one;
 	}
 	return NULL;
 }
 
-/* dana.dana_record_shards(relation, gathered): what a client has gathered into a temporary table */
-DANA_FUNCTION(dana_record_shards)
+Jsonb *
+dana_gathered(Oid relation)
 {
-	const Oid relation = PG_GETARG_OID(0);
-	Jsonb	 *gathered = PG_GETARG_JSONB_P(1);
+	const gathered *one = find(relation);
 
-	dana_require_relation(relation);
-	if (get_rel_persistence(relation) != RELPERSISTENCE_TEMP)
-		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-						errmsg("%s is not a temporary table", dana_relation_name(relation))));
-	if (!JB_ROOT_IS_OBJECT(gathered))
-		dana_reject_argument("gathered", "be a JSON object");
-	dana_gathered_add(relation, gathered);
-	PG_RETURN_VOID();
+	return one == NULL ? NULL : one->from;
+}
+
+dana_texts
+dana_gathered_key(Oid relation)
+{
+	const gathered *one = find(relation);
+
+	for (int i = 0; one != NULL && i < one->key.count; i++)
+		if (get_attnum(relation, one->key.values[i]) <= 0) /* its name has changed since */
+			one = NULL;
+	return one == NULL ? (dana_texts){0} : one->key;
 }

@@ -5,7 +5,11 @@
 
 #include "base/dana.h"
 
-extern void dana_gathered_add(Oid relation, Jsonb *from);
+/* `key`: columns that certainly have no two rows alike, without an index of them; or none */
+extern void dana_gathered_add(Oid relation, Jsonb *from, const dana_texts *key);
 
 /* What was recorded, or NULL */
 extern Jsonb *dana_gathered(Oid relation);
+
+/* The key of its rows without an index, or no columns */
+extern dana_texts dana_gathered_key(Oid relation);
