@@ -355,7 +355,7 @@ def _arithmetic(config: MachineConfig, at: int) -> Scenario:
     rows = -(-count // config.lanes)
     image = np.zeros((2, rows * config.lanes), dtype=np.uint32)
     image[:, :count] = OPERANDS
-    a, b = OPERANDS.view(np.float32)
+    a, b = (_held(config, k * rows, words).view(np.float32) for k, words in enumerate(OPERANDS))
     operations = [op for op in OPERATIONS if config.has(op)]
     at_once = min(config.program_depth - 1, config.scratch_depth // rows - 2)
     steps: list[Step] = []
@@ -374,9 +374,16 @@ def _arithmetic(config: MachineConfig, at: int) -> Scenario:
             first = k * rows * config.lanes
             steps += [
                 _word(Act.READ, Region.SCRATCH, first + n, int(word), config)
-                for n, word in enumerate(results.view(np.uint32))
+                for n, word in enumerate(_held(config, k * rows, results.view(np.uint32)))
             ]
     return "operations round, overflow and flush to the bit, and give the NaN that they must", steps
+
+
+def _held(config: MachineConfig, row: int, words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """What scratchpads hold of words that are written from a row on: in narrow rows the upper halves."""
+    rows = row + np.arange(words.size) // config.lanes
+    narrow = rows >= (config.wide_depth or config.scratch_depth)
+    return np.where(narrow, words & np.uint32(0xFFFF0000), words)
 
 
 def _page(bundle: Bundle, columns: Sequence[npt.NDArray[np.generic]]) -> bytes:

@@ -385,6 +385,19 @@ def test_the_script_for_verilator_passes_and_its_testbench_notices_a_wrong_bit(
         (sim / "expected.hex").write_text(expected)
 
 
+def test_the_testbench_of_a_machine_with_narrow_rows_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models in rows of 16 bits; and what the host writes there, of any bits."""
+    monkeypatch.delenv("VERILATOR", raising=False)
+    monkeypatch.setenv("PYTHON", sys.executable)
+    small = DESIGN | {"striders": 1, "scratch_depth": 512, "wide_depth": 48, "record_depth": 0}
+    words = [word for field, value in small.items() for word in ("--design", f"{field}={value}")]
+    table = ["--schema", "i int4, j int4, y float4", "--hyper", "m=40", "--hyper", "n=40", "--stored-as", "bfloat16"]
+    package = str(tmp_path / "made")
+    device = ["--device", "lfe5um5g-85"]
+    assert main(["hdl", str(rules.FOLDER / "lrmf.py"), *table, *device, *words, "-o", package]) == OK
+    assert "PASS" in run(["sh", "sim/verilator.sh"], tmp_path / "made")
+
+
 def test_a_training_that_does_not_end_is_given_up_soon(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After four times its own cycles; and buses that hardly ever move are waited for."""
     monkeypatch.setenv("PYTHON", sys.executable)
