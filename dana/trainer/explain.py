@@ -17,7 +17,6 @@ from dana.codesign.cost import repeats_text
 from dana.codesign.cycles import Cycles, count_cycles, measure_cycles
 from dana.codesign.sample import Sample, sample_pages, sample_table
 from dana.codesign.search import Exploration, explore
-from dana.simulator.layout import LANES
 from dana.storage.schema import TableSchema
 from dana.trainer.bottleneck import why
 from dana.trainer.contract import ExplainRequest, Json, LastRun, PageCounts, Relation, TrainRequest
@@ -185,7 +184,7 @@ class _Table:
 
 
 def _message_bytes(training: TrainRequest, design: Design) -> Json:
-    """Return what a part of a training on several servers sends: merges of a batch in whole vectors; its models.
+    """Return what a part of a training on several servers sends: a number and the merges of a batch; its models.
 
     And the bytes of the models as they are stored.
     """
@@ -193,11 +192,10 @@ def _message_bytes(training: TrainRequest, design: Design) -> Json:
     graph = bind_request(rule_graph(training), training, extents).graph
     merged = [math.prod(graph.concrete_shape(node.id)) for node in graph.nodes if node.op is Op.MERGE]
     losses = [] if graph.loss is None else [1]
-    vectors = sum(-(-size // LANES) for size in merged + losses)
     models = {k: math.prod(graph.concrete_shape(k)) for k in graph.models}
     narrow = sum(size for k, size in models.items() if graph.nodes[k].init.narrow)
     sent = 4 * sum(models.values())
-    return {"merged_bytes": 4 * (1 + LANES * vectors), "model_bytes": sent, "stored_bytes": sent - 2 * narrow}
+    return {"merged_bytes": 4 * (1 + sum(merged + losses)), "model_bytes": sent, "stored_bytes": sent - 2 * narrow}
 
 
 def _full(pages: int, rows: int | None, sample: Sample) -> PageCounts:
