@@ -3,9 +3,10 @@
 In: the plan of a rule and the Bundle made of it. Out: a `Cost`. It compiles nothing and knows no link and no page.
 
 The bound counts arithmetic operations: an element of an elementwise operation, an addition of a sum, an addition of a
-merge are one each; work done once for a batch is divided by its tuples. The bound assumes that all units are always
-busy, and the special function units at the same time. Moving, broadcasting, and waiting for results are not counted:
-the distance of a program from the bound is the room for improvement.
+merge are one each, of a symmetric matrix that is merged those of one half; work done once for a batch is divided by its
+tuples. The bound assumes that all units are always busy, and the special function units at the same time. Moving,
+broadcasting, and waiting for results are not counted: the distance of a program from the bound is the room for
+improvement.
 
 The chain is a second bound: a batch begins when the models of the one before are there, so it takes as long as the
 operations that lead from a model to its next value, one after the other.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dana.compiler.place.sections import Plan
+from dana.compiler.place.triangles import symmetric_values
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Node, Op
 from dsl.source import Span
 from hwgen.spec import cycles
@@ -139,8 +141,11 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
     kinds["waits"] = taken / batch - sum(kinds.values())
     operations = special = 0.0
     work: list[tuple[Span | None, float]] = []
+    halves = symmetric_values(plan)
     for k in plan.section:
         count, busy = _work(plan, plan.graph.nodes[k], config.divide_interval)
+        # of a symmetric [n, n] the n (n + 1) / 2 elements on the diagonal and above it
+        part = (1 + 1 / halves[k]) / 2 if k in halves else 1.0
         share = 1 / batch
         if k in plan.per_tuple:
             share = 1
@@ -149,9 +154,9 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         elif plan.section[k] in (Section.INIT, Section.EPOCH) or (endless and plan.section[k] is Section.BATCH):
             # once in an epoch, which has any number of tuples
             share = 0
-        operations += share * count
-        special += share * busy
-        work.append((plan.graph.nodes[k].span, share * (count + busy)))
+        operations += share * part * count
+        special += share * part * busy
+        work.append((plan.graph.nodes[k].span, share * part * (count + busy)))
     chain = _chain(plan, batch)
     # the lanes and the special function units work in parallel: the slower of the two is the bound
     units = max(operations / config.units, special / (config.threads * config.clusters))

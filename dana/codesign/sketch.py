@@ -41,7 +41,7 @@ def sketched(plan: Plan, target: Target, max_tuples: int) -> Sketch:
     tuples = max(plan.batch_tuples(max_tuples), target.together)
     target = in_rounds(plan, target, target.group, max_tuples=max_tuples)
     placed = place(plan, target)
-    forms = placed.forms
+    plan, forms = placed.plan, placed.forms
     cycles = batch_rows(placed, -(-tuples // target.round_tuples)) - placed.shards.saved
     # the largest value that each tuple has, which lies somewhere for all of them
     # a view shares the rows of its root

@@ -6,6 +6,7 @@ nothing less says how many rows and instructions it takes.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from dana.compiler.passes import Draft, Placed, place
@@ -129,7 +130,10 @@ def _tried(plan: Plan, config: MachineConfig, target: Target) -> Draft | DoesNot
     found = _first(placed, config)
     # scalars over lanes take more instructions
     if isinstance(found, DoesNotFit) and placed.forms.saved:
-        return _first(place(plan, target, over_lanes=False), config)
+        found = _first(place(plan, target, over_lanes=False), config)
+    # and so do triangles, which are made matrices in rows of their own
+    if isinstance(found, DoesNotFit) and placed.plan.mirrors:
+        return _tried(plan, config, replace(target, triangles=False))
     return found
 
 

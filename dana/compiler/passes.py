@@ -24,6 +24,7 @@ from dana.compiler.place.repeat import find_repeats
 from dana.compiler.place.rows import InputPlaces, place_inputs_for
 from dana.compiler.place.sections import Plan, join_rounds, plan_sections
 from dana.compiler.place.shards import Shards, choose_shards
+from dana.compiler.place.triangles import fold_symmetric
 from dana.compiler.place.watch import Watched
 from dana.compiler.schedule.allocate import MemoryMap, allocate
 from dana.compiler.schedule.encode import ShortRound, choices, encode, image, symbols, tables
@@ -93,6 +94,7 @@ RULE = (
 TARGET = (
     Pass("inputs", place_inputs_for, "the rows of a tuple that hold each input; the Strider fills them by these, too"),
     Pass("rounds", join_rounds, "the plan with a batch's work in its tuples' section, if a batch is one round", "plan"),
+    Pass("triangles", fold_symmetric, "symmetric matrices of tuples by half; before `forms`, as rows follow", "plan"),
     Pass("forms", choose_forms, "packed or broadcast for each value; first choice, for rows follow from it"),
     Pass("records", place_records, "a tuple's records behind its inputs, where models lie there; by forms", "inputs"),
     Pass("shards", choose_shards, "what threads share of a batch's work, by the rows that it saves"),

@@ -37,6 +37,8 @@ class Target:
         Whether exchanges may cross (docs/machine.md, "Exchanges").
     pauses
         Whether the machine pauses behind the merges of a batch (docs/machine.md, "Pauses"), where the plan lets it.
+    triangles
+        Whether symmetric matrices of tuples may be computed and merged by half.
     """
 
     threads: int
@@ -48,6 +50,7 @@ class Target:
     divide_interval: int
     crossed: bool
     pauses: bool = False
+    triangles: bool = True
 
     @property
     def round_tuples(self) -> int:

@@ -56,6 +56,9 @@ class Op(StrEnum):
     GATHER = "gather"  # inputs (model, index): one row of a model, the index a scalar input or a whole-numbered const
     # tuples to batch
     MERGE = "merge"  # joins the values of a batch by `merge_op`, as the adjacent-pair tree
+    # in no rule: the compiler's, for symmetric matrices (dana/compiler/place/triangles.py)
+    UPPER = "upper"  # the rows of lanes of a matrix at and above its diagonal
+    MIRROR = "mirror"  # the matrix that has these
 
 
 FROM_ROW = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT})

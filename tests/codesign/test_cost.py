@@ -13,11 +13,12 @@ from dana.codesign.default import default_bundle
 from dana.codesign.sample import sample_pages
 from dana.compiler import bind
 from dana.compiler.passes import plan_of
+from dana.compiler.place.triangles import mirror_rows
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.spec import cycles
 from hwgen.spec.bundle import WHOLE_EPOCH
-from hwgen.spec.engine import Opcode
+from hwgen.spec.engine import Opcode, Section
 from tests.compiler.test_compiler_stages import FACTORS, LOGISTIC, MOMENTUM, PERCEPTRON, PLAIN_SGD, SOFTMAX
 from tests.storage.schemas import attribute
 
@@ -113,3 +114,33 @@ def test_lines_share_the_chain_and_the_operations(source: str, batch: int) -> No
     assert sum(found.chain_lines.values()) == pytest.approx(found.chain * batch)
     assert sum(found.work_lines.values()) == pytest.approx(found.operations + found.special)
     assert {*found.chain_lines, *found.work_lines} <= set(range(1, source.count("\n") + 2))
+
+
+SYMMETRIC = """import dana
+n = dana.dim()
+G = dana.model([n, n])
+x = dana.input([n])
+gram = dana.algo(G, x)
+gram.setModel(G, gram.merge({value}, dana.all, "+"))
+"""
+
+
+def gram(value: str, n: int, **design: int) -> Cost:
+    columns = TableSchema(relation="t", attributes=(attribute("x", "real[]", array_length=n),))
+    binding = bind(compile_rule(SYMMETRIC.format(value=value)).hdfg, columns)
+    return count_cost(plan_of(binding.graph), default_bundle(binding, columns, max_tuples=100_000, design=design))
+
+
+def test_half_of_a_symmetric_matrix_is_computed_and_merged() -> None:
+    """The bound counts it so: 70 % of the units' time are its operations."""
+    half, whole = gram("dana.expand(x, 2) * x", 55), gram("dana.expand(x, 2) * dana.abs(x)", 55)
+    assert half.operations == pytest.approx(55 * 56)
+    assert whole.operations == 2 * 55 * 55 + 55
+    assert half.per_tuple < 0.64 * whole.per_tuple
+    assert 1 < half.ratio < 1.43
+
+
+def test_the_rows_of_a_mirror_are_those_that_are_counted() -> None:
+    """Of whole blocks: of one that is not, rows beyond the matrix are not made."""
+    sections = gram("dana.expand(x, 2) * x", 24, threads=1, clusters=1).sections
+    assert sections[Section.BATCH].busy == mirror_rows(24, 8) == 8 * (3 + 2 + 1) + 3 * 8 * 3

@@ -23,6 +23,7 @@ from math import prod
 from dana.compiler.place.lanes import rows_to_broadcast, rows_to_merge, rows_to_pack, rows_to_reduce
 from dana.compiler.place.rows import Form, row_shape
 from dana.compiler.place.sections import Plan
+from dana.compiler.place.triangles import mirror_rows
 from dana.compiler.target import Target
 from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, LEAVES, REDUCTIONS, Graph, Node, Op, Update
 from hwgen.spec import cycles
@@ -230,6 +231,8 @@ class _Chooser:
     def _fixed(self, node: Node) -> Form | None:
         shape = self.shape[node.id]
         # the unpacker writes them: elements to lanes, a scalar to all
+        if node.op in (Op.UPPER, Op.MIRROR) or any(self.graph.nodes[k].op is Op.UPPER for k in node.inputs):
+            return Form.PACKED
         if node.op in FROM_ROW:
             return Form.PACKED if shape and node.id not in self.spread else Form.BROADCAST
         # a row for each of its numbers, which lie so
@@ -331,13 +334,15 @@ class _Chooser:
         rows: float = self._rows(k, form)
         if node.op is Op.MODEL:  # the host writes and reads them
             return ONCE_AN_EPOCH * rows
-        if k not in self.plan.section or node.op is Op.EXPAND:
+        if k not in self.plan.section or node.op in (Op.EXPAND, Op.UPPER):
             return 0
         if node.op is Op.GATHER and self.graph.nodes[node.inputs[1]].op is Op.CONST:
             return 0
         if node.op is Op.MERGE:
             return rows * self._merging(self.operands[k][0])
-        if node.op in REDUCTIONS:
+        if node.op is Op.MIRROR:
+            rows = mirror_rows(self.shape[k][0], self.target.lanes)
+        elif node.op in REDUCTIONS:
             rows = self._reducing(node, form)
         elif node.op is Op.WHERE:
             # MOV and MOVC

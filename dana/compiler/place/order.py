@@ -131,7 +131,7 @@ def order_updates(plan: Plan, forms: Forms, shards: Shards) -> Order:
 def _fits(plan: Plan, forms: Forms, shards: Shards, value: int, model: int) -> bool:
     """Whether the node's result, computed by operations that go element by element, is the model's new rows."""
     node = plan.graph.nodes[value]
-    if node.op not in ELEMENTWISE or plan.section.get(value) is not plan.update_section:
+    if node.op not in ELEMENTWISE | {Op.MIRROR} or plan.section.get(value) is not plan.update_section:
         return False
     if node.shape != plan.graph.nodes[model].shape or forms.of[value] is not forms.of[model]:
         return False

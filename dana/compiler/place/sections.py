@@ -150,6 +150,11 @@ class Plan:
         return frozenset((*read, *(update.model for update in graph.updates if update.index is not None)))
 
     @property
+    def mirrors(self) -> bool:
+        """Whether symmetric matrices are merged by half (`triangles.py`)."""
+        return any(self.graph.nodes[k].op is Op.MIRROR for k in self.section)
+
+    @property
     def lists(self) -> frozenset[int]:
         """Inputs with elements that all choose rows of one table."""
         numbers = [self.graph.nodes[k].inputs[1] for k in self.section if self.graph.nodes[k].op is Op.GATHER]
@@ -187,17 +192,18 @@ class Plan:
 def join_rounds(plan: Plan, target: Target) -> Plan:
     """The plan with the work of `batch` in `tuple`, if every batch is one round of the target, without a pause."""
     joins = not target.levels and not plan.alone and not target.pauses
-    return _planned(plan.graph, plan.elements, joined=True) if joins else plan
+    return planned(plan.graph, plan.elements, joined=True) if joins else plan
 
 
 def plan_sections(graph: Graph) -> Plan:
     """Place every node that training needs, independently of the machine."""
     # before anything has a section: an element becomes three operations, and rows chosen by a vector's one
     graph, elements = expand_elements(join_rows(graph))
-    return _planned(graph, elements, joined=graph.returns_to_rows and graph.batch != 1)
+    return planned(graph, elements, joined=graph.returns_to_rows and graph.batch != 1)
 
 
-def _planned(graph: Graph, elements: Mapping[int, tuple[int, int]], *, joined: bool) -> Plan:
+def planned(graph: Graph, elements: Mapping[int, tuple[int, int]], *, joined: bool) -> Plan:
+    """Place every node of a graph with elements expanded, with all work in `tuple` if `joined`."""
     single = graph.batch == 1
     needed = graph.reachable(graph.training_roots)
     alias: dict[int, int] = {}

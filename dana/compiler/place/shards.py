@@ -260,12 +260,13 @@ class _Chooser:
         whole = prod(self.rows[k])
         if node.op is Op.EXPAND or self.plan.root(k) != k:
             return 0
-        if node.op is Op.MERGE:
-            # threads join in pairs, pairs of pairs …: each step takes all rows
-            return (
-                self._merging(k, self.chosen[k]) if k in self.chosen else whole * (self.target.threads - 1).bit_length()
-            )
         rows = prod(shard_of(self.rows[k], self.chosen[k], self.target.threads)) if k in self.chosen else whole
+        if node.op is Op.MERGE:
+            # of several rounds, each is pushed to the merge stack and joined with another
+            stacked = 2 * rows if self.target.levels else 0
+            # threads join in pairs, pairs of pairs …: each step takes all rows
+            steps = (self.target.threads - 1).bit_length()
+            return stacked + (self._merging(k, self.chosen[k]) if k in self.chosen else whole * steps)
         if node.op is Op.WHERE:
             rows *= 2
         elif node.op in REDUCTIONS:

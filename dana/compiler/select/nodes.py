@@ -23,6 +23,7 @@ from dana.compiler.select.reduce import reduce_axis
 from dana.compiler.select.rows import number_tuples
 from dana.compiler.select.selection import Selection
 from dana.compiler.select.store import Store
+from dana.compiler.select.triangles import in_triangle, mirror
 from dana.compiler.select.values import Emitter, Value
 from dana.compiler.target import Target
 from dana.errors import InternalError
@@ -146,6 +147,13 @@ class _Selector:
             value = self._merged(op, operand, self.forms.wanted(k, 0), self.store.name(k), self.shards.of.get(k))
         elif node.op in REDUCTIONS:
             value = self._reduced(k, node, section)
+        elif node.op is Op.UPPER:
+            return  # with its readers
+        elif node.op is Op.MIRROR:
+            value = target or self._room(k)
+            mirror(self.emitter, section, self.store.operand(k, 0, section), value)
+        elif any(self.graph.nodes[o].op is Op.UPPER for o in self.plan.operands(k)):
+            value = self._in_triangle(k, node, section)
         elif node.op is Op.EXPAND:
             value = replace(self.store.operand(k, 0, section), shape=self.graph.concrete_shape(k))
             # a view on the operand's rows: to overwrite it is to overwrite the operand, which others may still read
@@ -172,6 +180,16 @@ class _Selector:
         else:
             raise InternalError(f"no operation for node {k} ({node.op.value}) of rule {self.graph.name!r}")
         self.store.put(k, value)
+
+    def _in_triangle(self, k: int, node: Node, section: Section) -> Value:
+        """Compute a triangle from the rows at and above the diagonal of what it reads."""
+        value, n, operands = self._room(k), 1, list[tuple[Value, bool]]()
+        for position, operand in enumerate(self.plan.operands(k)):
+            whole = self.graph.nodes[operand].op is Op.UPPER
+            operands.append((self.store.operand(*((operand, 0) if whole else (k, position)), section), whole))
+            n = max(n, *operands[-1][0].shape) if whole else n
+        in_triangle(self.emitter, section, OPCODES[node.op], n, value, operands)
+        return value
 
     def _gather_each(self, op: Opcode, k: int, section: Section, room: Value, other: Value | None = None) -> None:
         """Read the rows of a GATHER by a column's numbers, with another operand if given."""
