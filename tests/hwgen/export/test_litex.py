@@ -31,6 +31,15 @@ def test_a_processor_trains_in_a_soc_with_nothing_but_the_package(tmp_path: Path
     assert (done.returncode, done.stdout) == (1, wrong), done.stderr
 
 
+def test_pages_come_over_two_buses(tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    wide = ["--device", "xcu55c", "--design", "clusters=4", "--design", "link_bytes=256"]
+    assert main([*ARGUMENTS, *wide, "-o", str(folder)]) == OK
+    done = trained(folder)
+    count = len((folder / "sim" / "expected.hex").read_text().split())
+    assert (done.returncode, done.stdout) == (0, f"PASS {count} words as expected\n"), done.stderr
+
+
 def test_records_are_compared(tmp_path: Path) -> None:
     """All are as expected but the one that is expected wrongly here."""
     folder = tmp_path / "package"
