@@ -11,7 +11,7 @@ from hwgen.spec.config import MachineConfig
 def random_config(rng: random.Random, *, units: int = 512) -> MachineConfig:
     """A machine of any shape, of so many units at most."""
     clusters = rng.choice([k for k in (1, 1, 2, 4, 8) if 8 * k <= units])
-    return MachineConfig(
+    found = MachineConfig(
         threads=rng.choice([k for k in (1, 2, 4, 8) if 8 * k * clusters <= units]),
         clusters=clusters,
         striders=rng.choice([1, 2, 3, 4, 8]),
@@ -28,6 +28,7 @@ def random_config(rng: random.Random, *, units: int = 512) -> MachineConfig:
         divide_interval=rng.choice([27, 9, 3, 1]),
         converters=rng.choice([1, 2, 4, 8]),  # of as many clusters as a case then takes
     )
+    return replace(found, pause=int(found.striders == 3))  # one in five
 
 
 def record_config(rng: random.Random) -> MachineConfig:

@@ -231,6 +231,41 @@ def test_scratchpads_are_the_hosts_in_a_pause_alone() -> None:
     assert looked == [0, 0, 1]
 
 
+def test_a_link_that_stalls_changes_no_bit() -> None:
+    config = MACHINES["rounds"]
+    parts = [drawn(3 * BLOCK, k) for k in range(2)]
+    cases = [case_of(config, part, BLOCK) for part in parts]
+    one = interpret(case_of(config, in_turn(parts), 2 * BLOCK))
+    for outcome in together(cases, [RtlMachine(config, stall_seed=k) for k in range(2)]):
+        assert_same(replace(outcome, losses=one.losses, counters=[]), one, RULE)
+
+
+def test_a_board_that_waits_for_one_with_a_fault_is_stopped() -> None:
+    """Its host is told, and it trains again."""
+    config = MACHINES["one round"]
+    cases = [case_of(config, drawn(4 * BLOCK, k), BLOCK) for k in range(2)]
+    damaged = bytearray(cases[1].pages)
+    damaged[12:14] = b"\xff\xff"
+    hub, machines = Hub(2), [RtlMachine(config) for _ in cases]
+    joined = [Joined(machine, hub, place) for place, machine in enumerate(machines)]
+    for one, case in zip(joined, cases, strict=True):
+        one.load(case.bundle)
+
+    def fails() -> Fault:
+        found = machines[1].run_epoch(bytes(damaged), joined[1]._joining).fault
+        hub.barrier.abort()
+        return Fault(found)
+
+    with ThreadPoolExecutor(1) as pool:
+        fault = pool.submit(fails)
+        with pytest.raises(threading.BrokenBarrierError):
+            joined[0].run_epoch(cases[0].pages)
+    assert fault.result() is not Fault.NONE
+    hub.barrier.reset()
+    assert not machines[0]._status() & (BoardStatus.PAUSED | BoardStatus.BUSY)
+    assert_same(replace(run(cases[0], machines[0]), counters=[]), interpret(cases[0]), RULE)
+
+
 def test_a_fault_of_one_board_is_its_own() -> None:
     """A page that is found damaged while the machine is paused: the fault is reported, and nothing is joined after."""
     config = MACHINES["one round"]

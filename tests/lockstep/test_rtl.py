@@ -55,6 +55,7 @@ MACHINES = {
         watch_depth=32,
         divide_interval=9,
         converters=16,
+        pause=1,
         **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
     ),
     "records": MachineConfig(
