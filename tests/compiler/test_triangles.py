@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from dana.compiler.fit import fit
 from dana.compiler.passes import plan_of
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.triangles import fold_symmetric, strips, triangle_rows
 from dana.compiler.target import Target
 from dsl import compile_rule
+from hwgen.spec.config import MachineConfig
 
 RULE = """import dana
 G, m = dana.model([{n}, {n}]), dana.model([{n}])
@@ -72,3 +74,12 @@ def test_what_something_else_reads_is_computed_as_a_whole() -> None:
 def test_it_has_to_pay(n: int, batch: str, found: bool) -> None:
     """More rows are saved in a batch than the matrix takes to be made of its half."""
     assert folded("dana.expand(x, 2) * x", n=n, batch=batch).mirrors == found
+
+
+@pytest.mark.parametrize(("depth", "found"), [(512, False), (1024, True)])
+def test_a_machine_that_holds_no_triangle_and_its_matrix_merges_the_whole(depth: int, found: bool) -> None:
+    """Triangles take rows for the matrix that is made of them, where an operation reads it."""
+    source = RULE.format(n=33, before="", value="dana.expand(x, 2) * x", other="x", batch=64)
+    plan = plan_of(compile_rule(source.replace("(G, r", "(G, 0.5 * G + r")).hdfg.bind({}))
+    config = MachineConfig(threads=8, scratch_depth=depth, tuple_depth=4096)
+    assert fit(plan, config, max_tuples=1000).plan.mirrors == found

@@ -19,6 +19,16 @@ from tests.lockstep.test_compiled_code import assert_compiled
 from tests.scale import scaled
 from tests.storage.schemas import attribute
 
+RETURNING = """import dana
+G, w = dana.model([{n}, {n}]), dana.model([{n}], init=dana.normal(0, 1))
+x, y = dana.input([{n}]), dana.output()
+r = dana.algo(G, w, x, y)
+C = r.merge(dana.expand(x, 2) * x, 32, "+") / 32
+z = dana.sigma(C * x, 2)
+r.setModel(G, C)
+r.setModel(w, w - 0.001 * r.merge((dana.sigma(w * z) - y) * z, 32, "+"))
+r.setEpochs(2)
+"""
 RULE = """import dana
 G = dana.model([{n}, {n}], init=dana.normal(0, 1))
 m = dana.model([{n}])
@@ -99,6 +109,18 @@ def test_random_shapes(seed: int) -> None:
     plain = run(case, Simulator(config, plain=True))
     assert_same(plain, interpret(case), case.source)
     assert_same(plain, run(case, Simulator(config)), case.source)
+
+
+def test_a_matrix_of_a_batch_that_its_rows_use_again() -> None:
+    rng = random.Random(0)
+    schema = TableSchema(relation="t", attributes=(attribute("x", "real[]", array_length=24), attribute("y", "real")))
+    rows = [([rng.gauss(0, 1) for _ in range(24)], 1.0) for _ in range(70)]
+    config = MachineConfig(threads=4, scratch_depth=8192, tuple_depth=2048)
+    case = finished(config, RETURNING.format(n=24), schema, build_pages(schema, rows))
+    assert halved(case)
+    assert assert_compiled(case)
+    plain = run(case, Simulator(config, plain=True))
+    assert_same(plain, interpret(case), case.source)
 
 
 def test_on_the_hardware() -> None:
