@@ -157,7 +157,7 @@ def over_partitions(dsns: list[str], coordinator: str) -> Figure:
                 f"FOR VALUES FROM ({number}) TO ({number + 1}) SERVER bench_{number} OPTIONS (table_name 'bench_rows')"
             )
         pages, rows = paired_medians(
-            lambda: train(db, "bench_parted", epochs=1, shards="partitions"),
+            lambda: train(db, "bench_parted", epochs=1, sync="gather"),
             lambda: train(db, "bench_parted", epochs=1),
             repeats=REPEATS,
             warm_up=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from dana.cli.options import add_training, table_or_query, training_options
 from dana.client.options import TrainOptions
@@ -26,8 +26,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--shard",
         action="append",
         metavar="DSN",
-        help="a server that has a part of the table, for each part, or map: those that dana shards lists; "
-        "--dsn trains, and gathers the parts",
+        help="a server that has a part of the table, for each part; --dsn trains, and gathers the parts",
     )
     train.add_argument("--background", action="store_true", help="start it and do not wait: dana jobs shows it")
     train.set_defaults(run=run_train)
@@ -46,15 +45,12 @@ def run_train(options: argparse.Namespace) -> int:
     table, arguments = table_or_query(options), training_options(options, TrainOptions)
     if options.shard and options.background:
         raise UsageError("--shard and --background exclude each other", hint="The command itself reads the shards.")
-    shards: list[str] | Literal["map"] | None = options.shard
-    if shards == ["map"]:
-        shards = "map"
     with connect(dsn_of(options)) as db:
         name = registered(db, options.rule)
         if options.background:
             say(f"job {db.start('train', name, table, **arguments)}")
             return 0
-        result = db.train(name, table, shards=shards, progress=True, **arguments)
+        result = db.train(name, table, shards=options.shard, progress=True, **arguments)
     _print(result)
     return 0
 

@@ -168,7 +168,7 @@ class Connection(PredictingSession):
     def gather(
         self,
         table: str,
-        shards: Sequence[str] | Literal["map"],
+        shards: Sequence[str] | None = None,
         *,
         into: str | None = None,
         timeout: float = TIMEOUT,
@@ -184,8 +184,8 @@ class Connection(PredictingSession):
         table
             Its name on each of the servers, as SQL writes it: a table, a view, a foreign table.
         shards
-            Connection strings of the servers. Their order numbers the shards, from 1, and with it the rows. Or
-            ``map``: those of the table on this server (`shards`), which connects to their servers itself
+            Connection strings of the servers. Their order numbers the shards, from 1, and with it the rows. Without
+            them: those of the table on this server (`shards`), which connects to their servers itself
             (``dana_gather``).
         into
             Name of the temporary table; by default that of the table.
@@ -203,7 +203,7 @@ class Connection(PredictingSession):
         """
         name = identifier(table)
         into = into or self._last_of(name)
-        if shards == "map":
+        if shards is None:
             return str(value(self.session, "dana_gather", {"source": name, "into": into, "timeout": timeout}))
         return gather(self.session, name, shards, into=into, timeout=timeout)
 
@@ -250,7 +250,7 @@ class Connection(PredictingSession):
         rule: str,
         source: str | LoadedTable | None = None,
         *,
-        shards: Sequence[str] | Literal["map"] | None = None,
+        shards: Sequence[str] | None = None,
         timeout: float = TIMEOUT,
         progress: bool | None = None,
         **options: Unpack[TrainOptions],
@@ -264,12 +264,12 @@ class Connection(PredictingSession):
         source
             Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``), or what `load` returned.
         shards
-            Connection strings of the servers that have the table, or ``map``: those that this server knows (`shards`).
-            It is gathered (`gather`), trained on and dropped; or, with option ``sync``, each server trains on its own
-            rows: with ``batch`` a batch has rows of all shards, and its merges are joined; with ``epoch`` the models
-            are averaged after each epoch. ``sync`` alone is of the map.
+            Connection strings of the servers that have the table. It is gathered (`gather`), trained on and dropped;
+            or, with option ``sync``, each server trains on its own rows: with ``batch`` a batch has rows of all
+            shards, and its merges are joined; with ``epoch`` the models are averaged after each epoch. ``sync`` alone
+            is of the shards that this server knows (`shards`).
         timeout
-            Seconds without a message after which a shard is lost; at least 3 with ``sync`` or ``map``.
+            Seconds without a message after which a shard is lost; at least 3 with ``sync``.
         progress
             Show each epoch: True in a notebook, and on stderr if that is a terminal; None only in a notebook.
         options
@@ -282,9 +282,6 @@ class Connection(PredictingSession):
         psycopg.Error
             The error of the statement. Ctrl-C cancels the statement and leaves the session usable.
         """
-        if shards == "map":
-            shards = None  # the server reads its map itself
-            options["sync"] = options.get("sync") or "gather"
         sync = options.get("sync")
         if shards is not None and sync not in (None, "gather"):
             return self._train_there(rule, source, shards, str(sync), timeout, progress, options)
@@ -345,7 +342,7 @@ class Connection(PredictingSession):
         if sync not in MODES:
             raise UsageError(f"sync must be gather, {' or '.join(MODES)}, not {sync!r}")
         if source is None or isinstance(shards, str):
-            raise UsageError(f"sync={sync!r} needs a table and shards, a list of connection strings or 'map'")
+            raise UsageError(f"sync={sync!r} needs a table and shards, a list of connection strings")
         name = identifier(source)
         asked = json.loads(as_json({**(given(options) or {}), "sync": None}))
         with Messages(self.session), shown_progress(self.session, f"training {rule} on {name}", progress):
@@ -530,7 +527,7 @@ class Connection(PredictingSession):
         self,
         rule: str,
         source: str | LoadedTable,
-        shards: Sequence[str] | Literal["map"] = "map",
+        shards: Sequence[str] | None = None,
         *,
         timeout: float = TIMEOUT,
         **options: Unpack[TrainOptions],
@@ -540,7 +537,7 @@ class Connection(PredictingSession):
         Parameters
         ----------
         shards
-            Connection strings, or ``map``, as for `train`.
+            Connection strings, as for `train`; without them, those that this server knows.
         options
             The other arguments of ``dana_train``.
 
@@ -555,7 +552,7 @@ class Connection(PredictingSession):
         """
 
         options.pop("sync", None)  # all are shown
-        if shards == "map":
+        if shards is None:
             options["sync"] = "gather"
             with self._patient("gather", timeout):
                 found = self.explain(rule, source, format="json", **options)["shards"]

@@ -73,7 +73,7 @@ def gather(
     """
     made = sql.Identifier("pg_temp", into)
     if isinstance(shards, str) or not shards:
-        raise UsageError("shards must be a sequence of connection strings, at least one, or 'map'")
+        raise UsageError("shards must be a list of connection strings, at least one; leave it out for those of the map")
     with opened(shards, table, timeout) as parts, session.transaction():
         looks = [shard.look() for shard in parts]
         check_alike(parts, looks)

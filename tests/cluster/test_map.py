@@ -41,7 +41,7 @@ def test_a_map_trains_the_bits_of_the_list_and_models_say_where_their_rows_are_f
 ) -> None:
     options: dict[str, Any] = {"label": "x", "nulls": "mean", "test_size": 0.2, "epochs": 2}
     listed = trained(db, partial(db.train, "quantile", "rows", shards=shards, model="of_list", **options), "of_list")
-    train = partial(db.train, "quantile", "whole", shards="map", model="of_map", **options)
+    train = partial(db.train, "quantile", "whole", sync="gather", model="of_map", **options)
     assert trained(db, train, "of_map") == listed
     page = (CHECKOUT / "docs" / "cluster.md").read_text(encoding="utf-8")
     [query] = re.findall(r"```sql\n(SELECT s\.\* .*?)```", page, re.DOTALL)

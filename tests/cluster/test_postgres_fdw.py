@@ -53,7 +53,7 @@ def test_pages_are_the_rows_that_postgres_fdw_reads(whole: Connection, shards: l
         warnings.simplefilter("ignore")
         slow = whole.train("logistic", "whole", label="part", features=["x", "n"], filter="part < 3", epochs=2)
         fast = whole.train(
-            "logistic", "whole", shards="map", label="part", features=["x", "n"], filter="part < 3", epochs=2
+            "logistic", "whole", sync="gather", label="part", features=["x", "n"], filter="part < 3", epochs=2
         )
         options: TrainOptions = {"label": "part", "features": ["x", "n"], "filter": "part < 3", "sync": "batch"}
         here = whole.train("logistic", "whole", model="here", **options)

@@ -36,9 +36,9 @@ def test_partitions_train_the_bits_of_the_list_of_their_servers_in_sql_and_pytho
     )
     whole.execute(call)
     assert {name: values.tobytes() for name, values in db.parameters("in_sql").items()} == there[5]
-    train = partial(db.train, "quantile", "whole", shards="map", model="in_python", **options)
+    train = partial(db.train, "quantile", "whole", sync="gather", model="in_python", **options)
     assert trained(db, train, "in_python") == there
-    command = ["train", "quantile", "whole", "--shard", "map", "--label", "x", "--nulls", "mean"]
+    command = ["train", "quantile", "whole", "--sync", "gather", "--label", "x", "--nulls", "mean"]
     assert main([*command, "--epochs", "3", "--test-size", "0.2", "--model", "in_shell", "--dsn", shards[0]]) == 0
     assert {name: values.tobytes() for name, values in db.parameters("in_shell").items()} == there[5]
     # it goes with the transaction; by name, with the session

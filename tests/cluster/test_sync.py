@@ -339,7 +339,6 @@ def test_what_cannot_stay_at_the_shards_is_said(db: Connection, shards: list[str
     rejected('argument "test_by" chooses the rows of a part, and there is none', test_by="x")
     rejected("nulls='median' cannot be given", nulls="median")
     rejected("has no shards: no rows in dana.shard, and no partitions", shards=None)
-    rejected("has no shards: no rows in dana.shard, and no partitions", shards="map")
     rejected("sync must be gather, batch or epoch, not 'all'", sync="all")
     rejected("timeout must be at least 3 s", timeout=0.5)
     rejected("the shards have no column 'q' for a feature", features=["q"])

@@ -107,10 +107,10 @@ def test_the_map_is_one_more_argument(
         warnings.simplefilter("ignore")
         expected = mapped.train("logistic", "rows", shards=shards, sync="batch", model="listed", **options)
         bits = parameters(mapped, "listed")
-        mapped.train("logistic", "rows", shards="map", sync="batch", model="map", timeout=30, **options)
+        mapped.train("logistic", "rows", sync="batch", model="map", timeout=30, **options)
         mapped.train("logistic", "rows", sync="batch", model="sync", **options)
         mapped.train("logistic", "rows", sync="gather", model="gathered", **options)
-        gathered = mapped.train("logistic", "rows", shards="map", sync="gather", model="gathered_too", **options)
+        gathered = mapped.train("logistic", "rows", sync="gather", model="gathered_too", **options)
         own = Jsonb({**options, "model": "own", "sync": "batch"})
         mapped.session.execute("SELECT dana.logistic('rows', %s)", (own,))
     arguments = ["--sync", "batch", "--label", "y", "--features", "x,z"]
