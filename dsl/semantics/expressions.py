@@ -279,7 +279,7 @@ class Expressions:
         for number in numbers:
             row = self.context.program.add(Op.GATHER, (model, number), rest, span)
             rows.append(select(self.context, row, parts[1:], span))
-        return Items(tuple(rows)) if of_vector or isinstance(index, Items) else rows[0]
+        return Items(tuple(rows), rows=True) if of_vector or isinstance(index, Items) else rows[0]
 
     def _fixed_row(self, model: Operation, part: Part) -> Operation | None:
         """Return the number of a row that is known when the rule is compiled."""

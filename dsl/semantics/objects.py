@@ -76,10 +76,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list, a tuple or a range; `spans` has the items' places if each has one."""
+    """A list, a tuple or a range; `spans` has the items' places if each has one.
+
+    `rows`: of a model, as numbers chose them (``w[c]``). They are a value, which ``+`` adds to, and joins to no list.
+    """
 
     items: tuple[Object, ...]
     spans: tuple[Span, ...] = field(default=(), compare=False)
+    rows: bool = False
 
     def placed(self, otherwise: Span) -> list[tuple[Object, Span]]:
         """Return the items with their places."""

@@ -38,7 +38,8 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
     whole = left.span.to(right.span)
     # before numbers: + joins lists, and adds nothing element by element
     if operator == "+" and isinstance(left.value, Items) and isinstance(right.value, Items):
-        return left.value.joined(right.value, left.span, right.span)
+        if not (left.value.rows or right.value.rows):
+            return left.value.joined(right.value, left.span, right.span)
     if isinstance(left.value, Constant) and isinstance(right.value, Constant):
         try:
             result = arithmetic.compute(operator, left.value.number, right.value.number)

@@ -70,6 +70,22 @@ def test_what_a_tuple_sees_of_the_ones_before(kind: str, write: str, counts: lis
     assert models["seen"] == seen
 
 
+@pytest.mark.parametrize(
+    "value", ["T[c] + T[d]", "T[c] + [T[d[0]], T[d[1]]]", "[T[c[0]], T[c[1]]] + T[d]", "T[[c[0], c[1]]] + T[d]"]
+)
+def test_rows_that_numbers_choose_are_added(value: str) -> None:
+    """Not joined, as lists are that are written as such."""
+    text = f"""
+T = dana.model([4])
+found = dana.model([2])
+c, d = dana.input([2]), dana.input([2])
+rule = dana.algo(T, found, c, d)
+rule.setModel(found, {value})
+"""
+    models = trained(text, {"c": [[0, 1]], "d": [[3, 2]]}, T=[1, 2, 4, 8])
+    np.testing.assert_array_equal(models["found"], np.float32([9, 6]))
+
+
 PAIRS = """
 E = dana.table([5, 3])
 w = dana.model([3])

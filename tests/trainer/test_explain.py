@@ -142,7 +142,7 @@ def test_the_rows_of_a_page_are_those_of_the_statistics_whatever_text_nobody_rea
 
 
 def test_a_larger_machine_is_measured() -> None:
-    slow = why(rules.text("linear"))
+    slow = why(rules.text("linear"), striders=16)
     assert slow["cause"] == "striders"
     assert slow["change"] is not None
     assert why(rules.text("linear"), **slow["change"])["takes"] == slow["tuple"]
@@ -264,7 +264,7 @@ def test_columns_that_an_array_would_replace_are_why() -> None:
     array = found("x float4[12], y int")
     assert (slow["why"]["cause"], slow["why"]["change"]) == ("unpacker", {"columns": "real[]"})
     assert slow["why"]["tuple"] == array["cycles"]["tuple"] < slow["cycles"]["tuple"] / 1.25
-    few = found(f"{', '.join(f'x{k} {kind}' for k, kind in enumerate(['int', 'real'] * 3))}, y int")
+    few = found(f"{', '.join(f'x{k} {kind}' for k, kind in enumerate(['int', 'real'] * 2))}, y int")
     assert few["why"]["cause"] == "unpacker"
     takes, size = few["cycles"]["tuple"], 8192 / few["reads"]["tuples"]
     assert few["why"]["text"] == (
