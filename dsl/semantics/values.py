@@ -37,9 +37,13 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
     """Apply an operator; numbers known at compile time are computed now. `span` is the operator's."""
     whole = left.span.to(right.span)
     # before numbers: + joins lists, and adds nothing element by element
-    if operator == "+" and isinstance(left.value, Items) and isinstance(right.value, Items):
-        if not (left.value.rows or right.value.rows):
-            return left.value.joined(right.value, left.span, right.span)
+    if (
+        operator == "+"
+        and isinstance(left.value, Items)
+        and isinstance(right.value, Items)
+        and not (left.value.rows or right.value.rows)
+    ):
+        return left.value.joined(right.value, left.span, right.span)
     if isinstance(left.value, Constant) and isinstance(right.value, Constant):
         try:
             result = arithmetic.compute(operator, left.value.number, right.value.number)
