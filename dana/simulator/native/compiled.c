@@ -125,22 +125,6 @@ sim_compiled_begin(struct sim *sim)
 	sim_compiled_open(sim);
 }
 
-/* Results of a merge over tuples one after the other, to where one of them may lie */
-void
-sim_compiled_join(int32_t op, int64_t size, const float *first, const float *second, float *to)
-{
-	for (int64_t k = 0; k < size; k++)
-		switch (op)
-		{
-#define JOIN(OP, name) \
-			case SIM_##OP: \
-				to[k] = dn_##name(first[k], second[k]); \
-				break;
-			SIM_REDUCTIONS(JOIN)
-#undef JOIN
-		}
-}
-
 /* Joins what waits on a stack for `tuples` tuples, from the fewest to the most */
 static void
 finish(const struct sim_compiled *code, int32_t number, uint64_t tuples)
@@ -155,7 +139,7 @@ finish(const struct sim_compiled *code, int32_t number, uint64_t tuples)
 
 		if (!(tuples >> level & 1))
 			continue;
-		sim_compiled_join(merge->op, merge->size, first, last, first);
+		sim_join_merge(merge->op, merge->size, first, last, first);
 		last = first;
 	}
 	code->slots[number] = last - code->state - merge->first;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "narrow.h"
 #include "state.h"
 #include "numerics.h"
 
@@ -32,22 +33,6 @@ static inline int32_t
 entry_of(const struct sim_instruction *in, int32_t o, int32_t i)
 {
 	return in->each ? o * in->inner + i : o;
-}
-
-/* Drops what n words have no room for where they lie in rows of bfloat16. A NaN stays one: what is read of it is canonical. */
-void
-sim_narrow(const struct sim *sim, float *words, ptrdiff_t n)
-{
-	const uintptr_t narrow = (uintptr_t)(sim->scratch + (ptrdiff_t)sim->machine.wide_depth * sim->unit);
-	const uintptr_t end = (uintptr_t)(sim->scratch + (ptrdiff_t)sim->machine.scratch_depth * sim->unit);
-	float *first = (uintptr_t)words < narrow ? (float *)narrow : words;
-
-	/* the outbox lies elsewhere */
-	if (sim->machine.wide_depth == 0 || (uintptr_t)(words + n) <= narrow || (uintptr_t)words >= end)
-		return;
-	for (; first < words + n; first++)
-		if (*first == *first)
-			*first = dn_float(dn_bits(*first) & 0xFFFF0000);
 }
 
 /* Between a row and those that an entry of the threads' chooses, `chosen` with entries of 0, of some units */

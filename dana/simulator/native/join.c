@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "state.h"
+#include "numerics.h"
 
 /* The first number of what parts exchange */
 enum
@@ -21,6 +22,22 @@ static inline int64_t
 size_of(const struct sim_merge *merge)
 {
 	return (int64_t)merge->leading * merge->last;
+}
+
+/* Results of a merge over tuples one after the other, to where one of them may lie */
+void
+sim_join_merge(int32_t op, int64_t size, const float *first, const float *second, float *to)
+{
+	for (int64_t k = 0; k < size; k++)
+		switch (op)
+		{
+#define JOIN(OP, name) \
+			case SIM_##OP: \
+				to[k] = dn_##name(first[k], second[k]); \
+				break;
+			SIM_REDUCTIONS(JOIN)
+#undef JOIN
+		}
 }
 
 /* Joins the merges of two neighbouring ranges of parts; one without tuples has nothing to join */
@@ -39,7 +56,7 @@ join_two(const struct sim_merges *of, int32_t pass, float *to, const float *from
 	for (int32_t k = 0; k < of->n; k++)
 		if (of->merges[k].pass == pass)
 		{
-			sim_compiled_join(of->merges[k].op, size_of(&of->merges[k]), to + at, from + at, to + at);
+			sim_join_merge(of->merges[k].op, size_of(&of->merges[k]), to + at, from + at, to + at);
 			at += size_of(&of->merges[k]);
 		}
 }

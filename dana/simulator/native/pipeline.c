@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "narrow.h"
 #include "state.h"
 
 #define UNDER_WAY 512 /* maximum number of pending results: a row may issue in each cycle of the longest latency */

@@ -210,7 +210,7 @@ push(const struct sim *sim, const struct share *share, uint64_t piece, float *ro
 
 		/* what waits is of earlier tuples, hence on the left */
 		for (uint64_t waits = piece; waits & 1; waits >>= 1, level++)
-			sim_compiled_join(merge->op, merge->size, code->state + merge->first + level * merge->size, roots, roots);
+			sim_join_merge(merge->op, merge->size, code->state + merge->first + level * merge->size, roots, roots);
 		memcpy(code->state + merge->first + level * merge->size, roots, sizeof(float) * (size_t)merge->size);
 		roots += merge->size;
 	}

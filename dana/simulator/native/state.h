@@ -313,7 +313,6 @@ void sim_clear(void *memory, size_t size);
 
 /* engine.c */
 bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
-void sim_narrow(const struct sim *sim, float *words, ptrdiff_t n);
 void sim_row_apply(const struct sim *sim, const struct sim_instruction *in, int32_t rows, float *d, const float *a,
 				   const float *b);
 void sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level);
@@ -391,11 +390,11 @@ struct sim_merges sim_compiled_merges(const struct sim *sim);
 void sim_compiled_end(struct sim *sim);
 void sim_compiled_settle(struct sim *sim);
 void sim_compiled_open(struct sim *sim);
-void sim_compiled_join(int32_t op, int64_t size, const float *first, const float *second, float *to);
 void sim_compiled_give(const struct sim *sim, int32_t row, int32_t count, int32_t lanes, float *rows);
 void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
 
 /* join.c */
+void sim_join_merge(int32_t op, int64_t size, const float *first, const float *second, float *to);
 bool sim_join_pass(struct sim *sim, const struct sim_merges *of, int32_t pass, bool epoch_last);
 bool sim_join_others(struct sim *sim, const struct sim_merges *of);
 
