@@ -103,10 +103,12 @@ def _rows(result: TrainResult) -> list[tuple[str, str]]:
     ended = "converged" if result.converged else "all epochs run"
     if result.kept != result.epochs:
         ended += f", epoch {result.kept} kept"
+    # rows that stay at their shards have none here
+    pages = f"; {result.pages:,} pages over all epochs" if result.pages else ""
     rows = [
         ("model", f"{result.model}, version {result.version}"),
         ("epochs", f"{result.epochs}, {ended}"),
-        ("tuples", f"{result.tuples:,}, {result.skipped:,} skipped; {result.pages:,} pages over all epochs"),
+        ("tuples", f"{result.tuples:,}, {result.skipped:,} skipped{pages}"),
     ]
     if result.loss is not None:
         rows.append(("loss", f"{result.loss:.6g}"))

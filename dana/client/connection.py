@@ -341,8 +341,8 @@ class Connection(PredictingSession):
         """Train on rows that stay at their shards."""
         if sync not in MODES:
             raise UsageError(f"sync must be gather, {' or '.join(MODES)}, not {sync!r}")
-        if source is None or isinstance(shards, str):
-            raise UsageError(f"sync={sync!r} needs a table and shards, a list of connection strings")
+        if source is None:
+            raise UsageError(f"sync={sync!r} needs a table, and not a query")
         name = identifier(source)
         asked = json.loads(as_json({**(given(options) or {}), "sync": None}))
         with Messages(self.session), shown_progress(self.session, f"training {rule} on {name}", progress):

@@ -17,7 +17,6 @@ from psycopg import sql
 
 from dana.cluster.agreed import PAGES
 from dana.cluster.shards import Look, Shard, check_alike, opened
-from dana.errors import UsageError
 from dana.records import Gathered
 from dana.session.notices import repeat
 from dana.session.tables import HEADER, TRAILER
@@ -72,8 +71,6 @@ def gather(
         An error of the server that trains.
     """
     made = sql.Identifier("pg_temp", into)
-    if isinstance(shards, str) or not shards:
-        raise UsageError("shards must be a list of connection strings, at least one; leave it out for those of the map")
     with opened(shards, table, timeout) as parts, session.transaction():
         looks = [shard.look() for shard in parts]
         check_alike(parts, looks)

@@ -322,10 +322,12 @@ def opened(dsns: Sequence[str], table: str, timeout: float) -> Iterator[list[Sha
     Raises
     ------
     UsageError
-        One is listed twice, or its connection string is not valid.
+        There is none, one is listed twice, or its connection string is not valid.
     ShardError
         One cannot be reached.
     """
+    if isinstance(dsns, str) or not dsns:
+        raise UsageError("shards must be a list of connection strings, at least one; leave it out for those of the map")
     with ExitStack() as stack:
         shards = []
         for number, dsn in enumerate(dsns, 1):

@@ -227,8 +227,14 @@ def test_bad_lists_of_shards_are_errors(db: Connection, shards: list[str]) -> No
         db.gather("rows", [*shards[:2], shards[0]])
     none: Any
     for none in ([], "host=a"):
-        with pytest.raises(UsageError, match="at least one"):
-            db.gather("rows", none)
+        for call in (
+            partial(db.gather, "rows"),
+            partial(db.train, "logistic", "rows", label="y"),
+            partial(db.train, "logistic", "rows", label="y", sync="batch"),
+            partial(db.explain_shards, "logistic", "rows", label="y"),
+        ):
+            with pytest.raises(UsageError, match="at least one"):
+                call(shards=none)
     with pytest.raises(UsageError, match="connection string is not valid"):
         db.gather("rows", ["=="])
     with pytest.raises(UsageError, match="not of a query"):
