@@ -5,9 +5,10 @@ accesses is that of `docs/registers.md`. It is independent of bus, file and simu
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from hwgen.driver.watch import patience as longest
 from hwgen.spec import board, load, registers
 from hwgen.spec.aperture import address
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
-from hwgen.spec.bundle import Bundle, Floats, Words
+from hwgen.spec.bundle import Bundle, Floats, Symbol, Words
 from hwgen.spec.config import NOT_HARDWARE, ConfigError, MachineConfig
 from hwgen.spec.counters import EpochCounters, read_counters
 from hwgen.spec.load import Held
@@ -38,8 +39,8 @@ RESET_BOTH = "reset the board together with the interconnect to its memories"
 
 
 Join = Callable[[Floats, bool], Floats]
-"""Takes the merges of a batch, one after another in the Bundle's order, and whether the batch is the epoch's last;
-returns them joined with those of other boards."""
+"""Takes the merges of a batch, a vector of all their elements in the order of `Bundle.merges`, and whether the batch is
+the epoch's last; returns a vector of the same length: them joined with those of other boards."""
 
 
 class Registers(Protocol):
@@ -218,10 +219,13 @@ class Board:
             Cycles in which a page must be read or an epoch end; None: more than the Bundle's work can take.
         join
             What joins the merges of a batch with those of other boards, for a Bundle with `merges`; None: the machine
-            does not pause.
+            does not pause. An error of its own ends the training, and the board is to be loaded again.
 
         Raises
         ------
+        ValueError
+            There is no such training: no Bundle, parts of pages, `join` for a Bundle without `merges`. Or `join`
+            returned something else than real numbers, one for each of its own; then the board is to be loaded again.
         BusHang
             A memory did not answer for BUS_TIMEOUT cycles, or owes answers of an earlier training.
         MachineHang
@@ -232,6 +236,8 @@ class Board:
         bundle = self._bundle
         if bundle is None:
             raise ValueError("a board must be loaded with a Bundle before it trains; call load first")
+        if join is not None and not bundle.merges:
+            raise ValueError(self._never_pauses())
         data, size = memoryview(pages).cast("B"), self.config.page_size
         if self._status() & BoardStatus.UNANSWERED:
             raise BusHang(
@@ -255,7 +261,7 @@ class Board:
         watch = Watch(longest(bundle) if patience is None else patience)
         with self._stopped_on_error():
             if self.config.pause:
-                self._set(Register.PAUSE, int(join is not None and bool(bundle.merges)))
+                self._set(Register.PAUSE, int(join is not None))
             for at, words in blocks:
                 self._registers.write(at, words)
             ready = pauses = 0
@@ -411,7 +417,8 @@ class Board:
             if not self._status() & BoardStatus.PAUSED:
                 return  # a fault of a later page stopped it
             own = [one.collect(rows).ravel() for one, rows in zip(bundle.merges, found, strict=True)]
-            parts = np.split(join(np.concatenate(own), last), np.cumsum([len(each) for each in own])[:-1])
+            joined = checked(join(np.concatenate(own), last), bundle.merges)
+            parts = np.split(joined, np.cumsum([len(each) for each in own])[:-1])
             for one, values in zip(bundle.merges, parts, strict=True):
                 self.write_rows(one.row, one.place(values.reshape(one.shape), lanes).view(np.uint32))
             self._resume()
@@ -419,6 +426,19 @@ class Board:
             # an access that is rejected where the machine has stopped in the meantime: the fault is in its status
             if self._status() & BoardStatus.PAUSED:
                 raise
+
+    def _never_pauses(self) -> str:
+        """Why no merges of the Bundle can be joined."""
+        if not self.config.pause:
+            return (
+                "a board must be able to pause to train with `join`, but its machine has pause = 0: export it with "
+                "--design pause=1 and load its bitstream and its Bundle, or train without `join`"
+            )
+        return (
+            "a Bundle must have merges to train with `join`, but this one has none: its rule has batches of one row, "
+            "uses values of a batch in its rows again, or changes rows of models that its rows choose "
+            "(docs/machine.md, Pauses). Train without `join`, or take another rule"
+        )
 
     def _resume(self) -> None:
         self._set(Register.CONTROL, registers.RESUME)
@@ -496,3 +516,20 @@ class Board:
 def announced(pages: int, total: int) -> int:
     """How many of the pages that could be announced are: one less where PAGES_READY would say that all are there."""
     return pages - (pages % (1 << 32) == board.ENDLESS and pages < total)
+
+
+def checked(joined: Any, merges: Sequence[Symbol]) -> Floats:
+    """What `join` returned; ValueError unless it is a real number for each that it got."""
+    try:
+        found = np.asarray(joined)
+    except ValueError:  # lists of unequal lengths
+        found = np.asarray(joined, dtype=object)
+    counts = [prod(one.shape) for one in merges]
+    if found.shape != (sum(counts),) or found.dtype.kind not in "iuf":
+        each = ", ".join(f"{count} of {one.name!r}" for count, one in zip(counts, merges, strict=True))
+        raise ValueError(
+            f"`join` must return {sum(counts)} real numbers in a vector ({each}, in this order), but it returned "
+            f"{'None' if joined is None else f'{found.dtype} of shape {list(found.shape)}'}; the board was stopped, "
+            "load it again"
+        )
+    return found.astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -207,6 +208,49 @@ def test_what_is_stopped_in_a_pause_trains_again(how: str) -> None:
     assert_same(replace(run(case, machine), counters=[]), interpret(case), RULE)
 
 
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (lambda own: None, "None"),
+        (lambda own: 1.0, r"float64 of shape \[\]"),
+        (lambda own: own[1:], r"float32 of shape \[{less}\]"),
+        (lambda own: own[None], r"float32 of shape \[1, {count}\]"),
+        (lambda own: own * 1j, r"complex64 of shape \[{count}\]"),
+        (lambda own: [own, own[1:]], r"object of shape \[2\]"),
+    ],
+)
+def test_what_is_not_a_number_for_each_is_an_error(answer: Callable[[Any], Any], found: str) -> None:
+    config = MACHINES["one round"]
+    case = case_of(config, drawn(3 * BLOCK, 1), BLOCK)
+    machine = RtlMachine(config)
+    machine.load(case.bundle)
+    count = sum(int(np.prod(one.shape)) for one in case.bundle.merges)
+    names = ", ".join(f"{int(np.prod(one.shape))} of '{one.name}'" for one in case.bundle.merges)
+    text = f"`join` must return {count} real numbers in a vector ({names}, in this order), but it returned "
+    with pytest.raises(ValueError, match=re.escape(text) + found.format(count=count, less=count - 1) + "; "):
+        machine.run_epoch(case.pages, lambda own, last: answer(own))
+    with pytest.raises(ValueError, match="must be loaded"):
+        machine.run_epoch(case.pages)
+    # lists and numbers of other sizes are as good as vectors of binary32
+    machine.load(case.bundle)
+    machine.run_epoch(case.pages, lambda own, last: own.tolist())  # type: ignore[arg-type, return-value]
+    assert_same(replace(run(case, machine), counters=[]), interpret(case), RULE)
+
+
+def test_a_join_that_would_never_be_called_is_an_error() -> None:
+    config = MACHINES["one round"]
+    for changed, text in (
+        (replace(config, pause=0), "its machine has pause = 0: export it with --design pause=1"),
+        (config, "this one has none: its rule has batches of one row, uses"),
+    ):
+        case = case_of(changed, drawn(3 * BLOCK, 1), BLOCK)
+        machine = RtlMachine(changed)
+        machine.load(replace(case.bundle, symbols=tuple(s for s in case.bundle.symbols if s.kind != "merge")))
+        with pytest.raises(ValueError, match=text):
+            machine.run_epoch(case.pages, lambda own, last: own)
+        assert_same(run(case, machine), run(case, Simulator(changed)), RULE)
+
+
 def test_scratchpads_are_the_hosts_in_a_pause_alone() -> None:
     config = MACHINES["one round"]
     case = case_of(config, drawn(3 * BLOCK, 1), BLOCK)
@@ -225,10 +269,6 @@ def test_scratchpads_are_the_hosts_in_a_pause_alone() -> None:
     counters = machine.run_epoch(case.pages, looks)
     assert looked == [0, 0, 1]
     assert counters.batches == 3
-    # a Bundle without merges has nothing to pause for
-    machine.load(replace(case.bundle, symbols=tuple(s for s in case.bundle.symbols if s.kind != "merge")))
-    assert machine.run_epoch(case.pages, looks).paused == 0
-    assert looked == [0, 0, 1]
 
 
 def test_a_link_that_stalls_changes_no_bit() -> None:
