@@ -17,7 +17,10 @@ from hwgen.spec.config import MachineConfig
 CONSTRAINTS = {".xdc": "xdc", ".sdc": "SDC"}
 """Of files with constraints of the board itself, by their suffix, what FuseSoC calls them."""
 
-DRIVER = ("dana.h", "dana.c", "dana.dtsi", "dana_pynq.py", "dana_litex.py", "litex_soc.py", "litex_soc.c")
+BLOCK_DESIGNS = "xcup"
+"""Family of devices for which there is a script for a block design, and a device tree of its board."""
+
+DRIVER = ("dana.h", "dana.c", "dana_pynq.py", "dana_litex.py", "litex_soc.py", "litex_soc.c")
 """Files of the folder `driver`."""
 
 
@@ -53,7 +56,14 @@ def integration(config: MachineConfig, device: Device, top: str, title: str, fil
         "ip-xact-2014.xml": ip_xact(config, top, title, sources, 2014),
         "registers.rdl": system_rdl(config, top),
         **{f"driver/{name}": filled(name, design) for name in DRIVER},
-        **({"synth/block_design.tcl": filled("block_design.tcl", design)} if device.family == "xcup" else {}),
+        **(
+            {
+                "synth/block_design.tcl": filled("block_design.tcl", design),
+                "driver/dana.dtsi": filled("dana.dtsi", design),
+            }
+            if device.family == BLOCK_DESIGNS
+            else {}
+        ),
     }
 
 

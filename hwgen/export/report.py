@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hwgen.devices import Device
 from hwgen.export import RECORD_BASE, RECORD_IMAGE
+from hwgen.export.integration import BLOCK_DESIGNS
 from hwgen.export.lint import WAIVED
 from hwgen.spec import board
 from hwgen.spec.aperture import aperture_bits, byte_address
@@ -111,7 +112,7 @@ In `synth`: {build}.
 
 For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLDER run --target lint dana:ip:{top}`),
 `component.xml` (Vivado: a folder of `ip_repo_paths`), `ip-xact-2014.xml`, `registers.rdl` (PeakRDL){design}. In
-`driver` are a driver in C (`dana.h`, `dana.c`), nodes of a device tree for it, a class for PYNQ, and a module of LiteX.
+`driver` are a driver in C (`dana.h`, `dana.c`),{tree} a class for PYNQ, and a module of LiteX.
 
 ## Put it on a board
 
@@ -124,8 +125,9 @@ For other flows there are `dana_board.core` (FuseSoC: `fusesoc --cores-root FOLD
 3. Load and train as `registers.md` says: `images/load.hex` holds all writes that load the machine{filled},
    `sim/writes.hex` those that train it on the testbench's table, a byte address and a word on each line, to be written
    in this order.
-   For a table with the same columns change PAGES, EPOCHS, SLOTS and PAGE_BASE only. For another rule or other columns
-   export again: the Verilog stays the same as long as the settings above do, and `images/load.hex` is new.
+   For a table with the same columns change {bases} only. For another rule
+   or other columns export again: the Verilog stays the same as long as the settings above do, and `images/load.hex` is
+   new.
 4. Copy heap pages into memory in block order, as they are in the table's files or, under a share lock, in shared
    buffers. Line pointers of rows that the reader's snapshot does not see are set to LP_UNUSED in the copy.
 {stripes}
@@ -170,8 +172,12 @@ def report(
         top=top,
         waived=", ".join(WAIVED),
         build=BUILD[device.family],
-        design=", `synth/block_design.tcl` (a project for ZCU104, KV260 or U55C)" if device.family == "xcup" else "",
+        tree=" nodes of a device tree for it," if device.family == BLOCK_DESIGNS else "",
+        design=", `synth/block_design.tcl` (a project for ZCU104, KV260 or U55C)"
+        if device.family == BLOCK_DESIGNS
+        else "",
         bits=8 * config.bus_bytes,
+        bases=_bases(config),
         buses=" and ".join(f"`{board.of_bus(board.PAGE_BUS, k)}`" for k in range(config.buses)),
         stripes=STRIPES.format(config=config) if config.buses > 1 else "",
         address_bits=aperture_bits(config),
@@ -181,6 +187,12 @@ def report(
         beats=board.burst_beats(config),
         files="\n".join(f"- `{name}`" for name in files),
     )
+
+
+def _bases(config: MachineConfig) -> str:
+    """Registers that say where a table's pages lie and how often they are read."""
+    *names, last = ("PAGES", "EPOCHS", "SLOTS", *(base.name for base in board.PAGE_BASES[: config.buses]))
+    return f"{', '.join(names)} and {last}"
 
 
 def _tables(made: Bundle, files: Sequence[str]) -> str:

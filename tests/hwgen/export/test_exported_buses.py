@@ -46,6 +46,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_the_report_names_the_places_of_pages_of_each_bus(folder: Path) -> None:
+    assert "change PAGES, EPOCHS, SLOTS, PAGE_BASE and PAGE_BASE_1 only." in (folder / "REPORT.md").read_text()
+
+
 def test_the_testbench_passes_and_finds_faults_of_the_second_bus(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
