@@ -30,6 +30,7 @@ from dana.codesign.default import check_overrides, default_bundle
 from dana.codesign.fitting import (
     BLOCK,
     MEMORIES,
+    NARROWEST_LINK,
     at_rate,
     holds_models,
     links,
@@ -50,7 +51,9 @@ from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import (
     LANES_PER_CLUSTER,
+    LEAST_BEATS,
     RATE_CYCLES,
+    WIDEST_LINK,
     functions_mask,
     most_link_bytes,
 )
@@ -268,6 +271,9 @@ def _tried(
         for clusters in _choices(given, "clusters", wide):
             overrides = {**fixed, "threads": threads, "clusters": clusters}
             most = most_link_bytes(clusters * LANES_PER_CLUSTER, job.sample.page_size)
+            if NARROWEST_LINK <= most < given.get("link_bytes", 0):
+                too_large = _too_wide(given["link_bytes"], most, clusters, job.sample.page_size)
+                continue
             overrides["link_bytes"] = min(job.links[-1], most)
             try:
                 candidate = _fastest(job, overrides)
@@ -277,6 +283,16 @@ def _tried(
             # the larger one is kept, too: it is shown if the smaller one does not fit, and counts for `steps`
             found[candidate] = _shrunk_to_fit(job, plan, candidate, overrides, given)
     return found, too_large
+
+
+def _too_wide(width: int, most: int, clusters: int, page_size: int) -> DoesNotFit:
+    """The error of a link that is wider than a machine takes."""
+    return DoesNotFit(
+        f"link_bytes must be a power of two from {NARROWEST_LINK} to {most} on a machine with clusters={clusters} and "
+        f"pages of {page_size} bytes, not {width}",
+        hint=f"A link takes {8 * LANES_PER_CLUSTER} bytes for each cluster at the most, and a page {LEAST_BEATS} beats "
+        f"at least; no link takes more than {WIDEST_LINK} bytes.",
+    )
 
 
 def _choices(given: Mapping[str, int], name: str, all_of_them: Sequence[int]) -> Sequence[int]:

@@ -15,6 +15,7 @@ from dana.codesign.fitting import smaller_memory
 from dana.codesign.sample import sample_pages
 from dana.codesign.search import AS_FAST, Exploration, explore
 from dana.compiler import bind
+from dana.compiler.target import DoesNotFit
 from dana.errors import UsageError
 from dana.storage.declared import declared
 from dana.storage.schema import TableSchema
@@ -72,6 +73,18 @@ def test_a_wish_is_kept() -> None:
     wished = explored(array(200), threads=2, striders=3)
     assert {candidate.bundle.config.threads for candidate in wished.candidates} == {2}
     assert wished.best.bundle.config.striders == 3
+
+
+def test_a_link_is_as_wide_as_asked_for_or_an_error() -> None:
+    assert {one.bundle.config.link_bytes for one in explored(array(200), link_bytes=128).candidates} == {128}
+    assert explored(array(200), threads=1, clusters=4, link_bytes=256).best.bundle.config.link_bytes == 256
+    for width in (128, 256, 512):
+        with pytest.raises(DoesNotFit, match=f"a power of two from 8 to 64 .* clusters=1 .*, not {width}"):
+            explored(array(200), threads=1, clusters=1, link_bytes=width)
+    with pytest.raises(UsageError, match="link_bytes must be a power of two from 8 to 64"):
+        explored(array(200), threads=1, clusters=1, link_bytes=33)
+    with pytest.raises(DoesNotFit, match=r"a power of two from 8 to 256 .* 8192 bytes, not 512"):
+        explored(array(200), threads=1, link_bytes=512)
 
 
 def test_a_link_has_the_fewest_buses_that_are_as_fast(found: Exploration) -> None:
