@@ -68,7 +68,7 @@ def run_design(options: argparse.Namespace) -> int:
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())  # a pipe has no width
     console.print(shown(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes"))
     _print_machines(console, found)
-    _print_best(console, found, options.pages)
+    _print_best(console, found, options.pages, request.stored_as)
     if options.boards is not None:
         _print_boards(
             console,
@@ -157,7 +157,7 @@ def _cells(candidate: Candidate, resources: Iterable[str]) -> list[str]:
     ]
 
 
-def _print_best(console: Console, found: Exploration, pages: int) -> None:
+def _print_best(console: Console, found: Exploration, pages: int, stored_as: str | None) -> None:
     from dana.codesign.chosen import records_text
     from dana.codesign.cost import repeats_text
 
@@ -175,4 +175,5 @@ def _print_best(console: Console, found: Exploration, pages: int) -> None:
     )
     if cycles.repeats:
         console.print(shown(f"{repeats_text(cycles.repeats).capitalize()}."))
-    console.print(shown(f"In SQL: dana_train(…, design => '{json.dumps(found.overrides)}')"), soft_wrap=True)
+    stored = "" if stored_as is None else f"stored_as => '{stored_as}', "
+    console.print(shown(f"In SQL: dana_train(…, {stored}design => '{json.dumps(found.overrides)}')"), soft_wrap=True)

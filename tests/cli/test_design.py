@@ -11,8 +11,16 @@ import pytest
 
 from dana import rules
 from dana.cli import main
+from dana.cli.columns import PAGES
+from dana.codesign.default import default_bundle
+from dana.codesign.search import explore
+from dana.language.rulefile import load
 from dana.server.places import PAPER
-from hwgen.devices import device_names
+from dana.storage.declared import declared
+from dana.storage.layout import SMALLEST_TUPLE
+from dana.trainer.designs import chosen_binding
+from dana.trainer.streams import declared_request
+from hwgen.devices import device_names, load_device
 from hwgen.spec.config import MachineConfig
 
 RULE = str(PAPER / "logistic.py")
@@ -88,6 +96,21 @@ def test_models_that_no_machine_of_the_device_holds_lie_beside_it(capsys: pytest
     override = re.search(r"design => '(.*)'\)", shown)
     assert override is not None
     assert json.loads(override[1])["record_depth"] == 64
+
+
+def test_sql_for_narrow_numbers_gives_the_machine_that_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """The statement's `stored_as` and design: no field of the machine is missing there."""
+    device = ["--device", "lfe5um5g-85", "--stored-as", "bfloat16"]
+    assert main(["design", LRMF, *RATINGS, *device]) == 0
+    said = re.search(r"stored_as => '(\w+)', design => '(.*)'\)", capsys.readouterr().out)
+    assert said is not None
+    assert said[1] == "bfloat16"
+    request = declared_request(load(LRMF), declared(RATINGS[1], "y"), label="y", pages=PAGES, stored_as=said[1])
+    binding, _ = chosen_binding(request)
+    schema, tuples = request.relation.schema, PAGES * 8192 // SMALLEST_TUPLE
+    best = explore(binding, schema, load_device("lfe5um5g-85"), max_tuples=tuples).best.bundle.config
+    again = default_bundle(binding, schema, max_tuples=tuples, design=json.loads(said[2])).config
+    assert again == best
 
 
 @pytest.mark.parametrize(
