@@ -23,6 +23,7 @@ from dana.codesign.fitting import RESOURCES
 from dana.codesign.records import record_image, start_rows
 from dana.codesign.search import Candidate, explore
 from dana.compiler import Binding
+from dana.compiler.binding.precision import choosing_inputs
 from dana.errors import InternalError, SetupError, UsageError
 from dana.extras import install_command
 from dana.simulator import Simulator
@@ -117,6 +118,13 @@ def export(
         )
     max_tuples = table_pages * page_size // layout.SMALLEST_TUPLE
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
+    if found.bundle.config.pause and not found.bundle.merges:
+        raise UsageError(
+            f"pause must be 0 for rule {rule.name!r}: a machine with pause=1 stops once in a batch for a host that "
+            "joins the batch's sums; this rule changes models tuple by tuple, uses values of a batch in its tuples "
+            "again, or has batches of one tuple",
+            hint="Leave pause out of the design.",
+        )
     bundle = with_metas(found.bundle, metas or {})
     supply = supply_of(bundle.config, device)
     if supply is not None:
@@ -246,8 +254,10 @@ def _pages(
 ) -> tuple[bytes, bytes]:
     """Pages of rows at random, twice: with places in `numbers` where a column chooses a record, and with the records.
 
-    Labels are classes where the rule has some. Other whole numbers are 0 or 1, so that they may be row numbers.
+    Other whole numbers are 0 or 1, and so are columns of any type that number classes or choose rows.
     """
+    names = {binding.graph.nodes[k].name for k in choosing_inputs(binding.graph)}
+    chosen = {use.attribute for use in binding.uses if use.input in names}
     build = build_part_pages if schema.part else build_pages
     placed: list[list[Any]] = []
     rows: list[list[Any]] = []
@@ -255,7 +265,7 @@ def _pages(
     more = 2 if schema.part else 8
     while len(pages) < PAGES * page_size:
         for _ in range(more):
-            row = [_value(draw, attribute, binding) for attribute in schema.attributes]
+            row = [_value(draw, one, whole=k in chosen) for k, one in enumerate(schema.attributes)]
             # the first row chooses a table's first record, the second its last one
             own = [len(numbers[one.table - 1]) for one in choices]
             at = [(0, size - 1)[len(rows)] if len(rows) < 2 else int(draw.integers(size)) for size in own]
@@ -280,13 +290,13 @@ def _choosing(row: Sequence[Any], choices: Sequence[_Choice], numbers: Sequence[
     return own
 
 
-def _value(draw: np.random.Generator, attribute: Attribute, binding: Binding) -> Any:
+def _value(draw: np.random.Generator, attribute: Attribute, *, whole: bool) -> Any:
     if attribute.type_oid in ARRAYS:
         size = attribute.array_length or 1
-        return draw.normal(size=size) if ARRAYS[attribute.type_oid].name in FRACTIONAL else draw.integers(2, size=size)
+        fractional = ARRAYS[attribute.type_oid].name in FRACTIONAL and not whole
+        return draw.normal(size=size) if fractional else draw.integers(2, size=size)
     if attribute.type_oid in SCALARS:
-        counted = binding.graph.classes is not None and attribute.name in binding.labels
-        fractional = attribute.type_name in FRACTIONAL and not counted
+        fractional = attribute.type_name in FRACTIONAL and not whole
         return draw.normal() if fractional else int(draw.integers(2))
     return b"text"
 

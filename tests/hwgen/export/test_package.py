@@ -98,6 +98,9 @@ def test_the_manifest_and_the_report_name_every_file(folder: Path) -> None:
     assert {name: said["config"][name] for name in DESIGN} == DESIGN
     report = found["REPORT.md"].decode()
     assert [name for name in found if f"`{name}`" not in report and name != "REPORT.md"] == []
+    # the board of a block design, which other devices than UltraScale+ have none of
+    assert not {name for name in found if name.endswith((".dtsi", "block_design.tcl"))}
+    assert "device tree" not in report
     assert not any(b"@" in found[f"sim/{name}"] for name in ("writes.hex", "expected.hex"))
 
 
@@ -510,6 +513,40 @@ def test_rows_are_legal_for_columns_of_every_kind() -> None:
     made = export(rule, bind(rule.hdfg, schema, label="c5"), schema, device, design=design)
     config = json.loads(made[MANIFEST])["config"]
     assert made["sim/pages.hex"].count(b"\n") == 3 * 8192 // config["link_bytes"]
+
+
+@pytest.mark.parametrize("i", ["i", "dana.floor(i / 2)"])
+def test_rows_choose_rows_of_models_whatever_the_column_s_type(tmp_path: Path, i: str) -> None:
+    """Directly, or by a number that is computed; no table is watched."""
+    rule = tmp_path / "chosen.py"
+    rule.write_text(
+        "import dana\nU, a = dana.model([9]), dana.model()\ni, y = dana.input(), dana.output()\n"
+        f"chosen = dana.algo(U, a, i, y)\ne = U[{i}] + a - y\n"
+        f"chosen.setModel(U[{i}], U[{i}] - 0.1 * e)\nchosen.setModel(a, a - 0.1 * e)\n"
+    )
+    small = ["--design", "threads=1", "--design", "clusters=1"]
+    table = ["--schema", "i float4, y float4", "--device", "lfe5um5g-85"]
+    assert main(["hdl", str(rule), *table, *small, "-o", str(tmp_path / "made")]) == OK
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "mean = a.merge(x, 16, 'mean')\na.setModel(w, w - 0.1 * a.merge((w @ (x - mean) - y) * x, 16, 'mean'))\n",
+        "a.setModel(w, w - 0.1 * (w @ x - y) * x)\n",
+    ],
+)
+def test_a_machine_that_never_pauses_is_not_exported_as_one_that_does(
+    tmp_path: Path, steps: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Values of a batch in its tuples again, and tuple by tuple."""
+    rule = tmp_path / "rule.py"
+    start = "import dana\nw = dana.model([4])\nx, y = dana.input([4]), dana.output()\na = dana.algo(w, x, y)\n"
+    rule.write_text(start + steps)
+    made = ["hdl", str(rule), "--features", "4", *ARGUMENTS[4:], "--design", "pause=1", "-o", str(tmp_path / "made")]
+    assert main(made) == USAGE
+    assert "pause must be 0 for rule 'a'" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
 
 
 def test_what_cannot_be_exported_or_synthesised_says_why(
