@@ -72,6 +72,8 @@ def _library() -> ctypes.CDLL:
     consumer, pointer = ctypes.POINTER(_Consumer), ctypes.c_void_p
     library.dana_ring_reset.argtypes = (pointer,)
     library.dana_ring_reset.restype = None
+    library.dana_ring_beat.argtypes = (pointer,)
+    library.dana_ring_beat.restype = None
     library.dana_ring_stream.argtypes = (consumer, pointer, pointer)
     library.dana_ring_replay.argtypes = (consumer, pointer, pointer, ctypes.c_uint64)
     return library
@@ -149,6 +151,11 @@ class Ring:
         self.release()
         self._consumer.ring = None
         self._memory.close()
+
+    def beat(self) -> None:
+        """Show the producer that this process runs."""
+        if self._consumer.ring is not None:
+            _library().dana_ring_beat(self._consumer.ring)
 
     def reset(self) -> None:
         """Empty the ring. Call it before requesting a stream, while the producer does not access the ring."""

@@ -62,6 +62,9 @@ log = logging.getLogger("dana.worker")
 SUPPORTED_SERVERS = range(14_00_00, 19_00_00)
 """server_version_num of the supported releases."""
 
+BEAT_MS = 500
+"""How often a session shows its backend that it runs."""
+
 HANGUP_GRACE = 2.0
 """Seconds between the interruption of an abandoned request and the end of the process."""
 
@@ -164,7 +167,7 @@ def run_session(connection: socket.socket, trainer: Trainer, limits: Limits, act
     session = _Session(
         channel=channel, trainer=trainer, limits=limits, activity=activity, ring=ring, backend_pid=hello.pid
     )
-    with suppress(Abandoned), _interrupted_by_hangup(channel.fileno()):
+    with suppress(Abandoned), _interrupted_by_hangup(channel.fileno(), ring):
         session.run()
 
 
@@ -179,10 +182,11 @@ def _check_hello(hello: Hello) -> None:
 
 
 @contextmanager
-def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
+def _interrupted_by_hangup(descriptor: int, ring: Ring) -> Iterator[None]:
     """Raise `Abandoned` in the main thread when the backend disconnects, as after a cancel; exit if it is not handled.
 
-    A thread polls the socket, because a compiler pass or a hardware simulation does not.
+    A thread polls the socket, because a compiler pass or a hardware simulation does not. It also shows the backend that
+    this process runs.
     """
     main = threading.main_thread().ident
     assert main is not None
@@ -194,7 +198,8 @@ def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
         poller = select.poll()
         # POLLRDHUP: the backend closed its end, even if unread messages remain
         poller.register(descriptor, select.POLLRDHUP)
-        poller.poll()
+        while not poller.poll(BEAT_MS):
+            ring.beat()
         # to the main thread: only it runs Python's handlers, and it may be in a system call
         signal.pthread_kill(main, signal.SIGTERM)
         time.sleep(HANGUP_GRACE)

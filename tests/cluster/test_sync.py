@@ -26,8 +26,9 @@ from dana.cluster.train import _Rows
 from dana.errors import UsageError
 from dana.session.notices import ServerWarning
 from tests.cluster.conftest import everywhere
-from tests.cluster.test_bad_moments import MERGES, Trickle, proxy
+from tests.cluster.test_bad_moments import MERGES, Trickle, proxy, server_of
 from tests.cluster.test_gather import fetched
+from tests.postgres.cluster import children
 from tests.scale import scaled
 
 # labels of the first shard alone are all the same
@@ -388,7 +389,21 @@ def stop(dsn: str, _: int) -> None:
         os.kill(pid, signal.SIGSTOP)
 
 
+def sessions(dsn: str) -> list[int]:
+    """The processes of the worker's sessions."""
+    worker = server_of(dsn).worker_pid
+    assert worker is not None
+    return children(worker)
+
+
+def stop_worker(dsn: str, _: int) -> None:
+    for pid in sessions(dsn):
+        os.kill(pid, signal.SIGSTOP)
+
+
 def wake(dsn: str) -> None:
+    for pid in sessions(dsn):
+        os.kill(pid, signal.SIGCONT)
     for (pid,) in fetched(dsn, "SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL dana.%'"):
         os.kill(pid, signal.SIGCONT)
 

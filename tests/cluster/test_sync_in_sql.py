@@ -24,7 +24,17 @@ from dana.cluster.gather import add_key
 from dana.session.notices import ServerNotice, ServerWarning
 from tests.cluster.conftest import everywhere, fetched, left
 from tests.cluster.test_bad_moments import MERGES, Trickle, proxy
-from tests.cluster.test_sync import CITIES, cancel, filled, parameters, stop, terminate, training_backends, wake
+from tests.cluster.test_sync import (
+    CITIES,
+    cancel,
+    filled,
+    parameters,
+    stop,
+    stop_worker,
+    terminate,
+    training_backends,
+    wake,
+)
 
 MAPPED = "SELECT dana_train('{rule}', 'rows', '{model}', {options})"
 
@@ -368,8 +378,9 @@ LONG = "SELECT dana_train('linear_svm', 'rows', 'long', label => 'y', epochs => 
         pytest.param(terminate, "terminating connection", "08006", marks=pytest.mark.exhaustive),
         (cancel, "canceling statement", "38000"),
         (stop, "no message within 3 s", "08006"),
+        (stop_worker, "no message within 3 s", "08006"),
     ],
-    ids=["killed", "cancelled", "stopped"],
+    ids=["killed", "cancelled", "stopped", "worker-stopped"],
 )
 def test_a_shard_that_fails_is_named_and_nothing_remains(
     mapped: Connection, shards: list[str], harm: Callable[[str, int], None], message: str, sqlstate: str
@@ -390,7 +401,7 @@ def test_a_shard_that_fails_is_named_and_nothing_remains(
         while not training_backends(shards[1]) or not any(phase == "training" for phase, _ in progress()):
             time.sleep(0.01)
         harm(shards[1], 2)
-        while harm is stop and ("training", 2) not in shown and (now := progress()):
+        while harm in (stop, stop_worker) and ("training", 2) not in shown and (now := progress()):
             shown.extend(now)
 
     thread = threading.Thread(target=later)
@@ -402,7 +413,7 @@ def test_a_shard_that_fails_is_named_and_nothing_remains(
         thread.join()
         wake(shards[1])
     assert failed.value.sqlstate == sqlstate
-    if harm is stop:
+    if harm in (stop, stop_worker):
         assert ("training", 2) in shown
     assert left(shards) == []
     for dsn in shards:

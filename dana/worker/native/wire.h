@@ -37,6 +37,7 @@ typedef struct dana_ring
 	_Alignas(DANA_CACHE_LINE) uint64_t tail; /* pages that the consumer has finished with */
 	_Alignas(DANA_CACHE_LINE) uint32_t producer_sleeps;
 	_Alignas(DANA_CACHE_LINE) uint32_t consumer_sleeps;
+	_Alignas(DANA_CACHE_LINE) uint64_t beats; /* counted now and then while the consumer's process runs */
 } dana_ring;
 
 /* A side wakes a sleeper only when it has this many pages (or free slots) for it: a wake-up costs more than a page. */

@@ -29,6 +29,7 @@
 #include "request/split.h"
 #include "rows/rows.h"
 #include "worker/channel.h"
+#include "worker/ring.h"
 
 /* How long a wait for the client, or the worker's error, is at most before interrupts are looked for again */
 #define LOOK_MS 100
@@ -70,14 +71,17 @@ wait_for_client(unsigned char *type)
 	}
 }
 
-/* Shows that it is at work, at most once in ALIVE_MS; libpq would hide an empty message from the relay */
+/*
+ * Shows that it is at work, at most once in ALIVE_MS, while the worker's process runs; libpq would hide an empty message
+ * from the relay
+ */
 static void
 say_alive(void)
 {
 	static TimestampTz said;
 	StringInfoData	   message;
 
-	if (!TimestampDifferenceExceeds(said, GetCurrentTimestamp(), ALIVE_MS))
+	if (!TimestampDifferenceExceeds(said, GetCurrentTimestamp(), ALIVE_MS) || !dana_ring_beats())
 		return;
 	said = GetCurrentTimestamp();
 	pq_beginmessage(&message, 'd');

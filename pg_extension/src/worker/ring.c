@@ -70,6 +70,17 @@ dana_ring_destroy(void)
 	ring = NULL;
 }
 
+bool
+dana_ring_beats(void)
+{
+	static uint64 seen;
+	const uint64  beats = ring == NULL ? seen : __atomic_load_n(&ring->beats, __ATOMIC_RELAXED);
+	const bool	  runs = beats != seen;
+
+	seen = beats;
+	return runs;
+}
+
 /* The worker emptied the ring before it asked for the stream, and laid it out for the same page size */
 void
 dana_ring_begin(uint32 page_size)
