@@ -358,6 +358,8 @@ def _shrunk_to_fit(
         return candidate
     if candidate.bundle.config.units > LANES_PER_CLUSTER:
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
+        # no logic depends on it, and it must be below the scratchpad's depth
+        fields["wide_depth"] = 0
         fields["queue_depth"] = given.get("queue_depth", SHORT_QUEUE)
         fields["converters"] = given.get("converters", 1)
         depths = {
@@ -531,7 +533,8 @@ def _memory_that_fits(candidate: Candidate) -> str:
     scratch, tuples = config.scratch_depth, config.tuple_depth
     while max(scratch, tuples) > BLOCK:
         scratch, tuples = (scratch - BLOCK_ROWS, tuples) if scratch > tuples else (scratch, tuples - BLOCK_ROWS)
-        smaller = replace(config, scratch_depth=scratch, tuple_depth=tuples)
+        wide = config.wide_depth if config.wide_depth < scratch else 0
+        smaller = replace(config, scratch_depth=scratch, tuple_depth=tuples, wide_depth=wide)
         if not _lacks_memory(replace(candidate, area=area_of(smaller, family))):
             less = ["fewer features or smaller models"] if scratch < config.scratch_depth else []
             less += ["a smaller batch"] if tuples < config.tuple_depth else []

@@ -69,9 +69,16 @@ def test_a_rule_that_fits_no_machine_says_by_how_much(tmp_path: Path, capsys: py
     assert re.search(r"no machine for this rule fits tiny: .* luts of 10,000", capsys.readouterr().err)
 
 
-LRMF = str(rules.FOLDER / "lrmf.py")
+LRMF, MLP = (str(rules.FOLDER / f"{name}.py") for name in ("lrmf", "mlp"))
 RATINGS = ["--schema", "i int4, j int4, y float4", "--label", "y"]
 LARGE = ["--hyper", "m=10000", "--hyper", "n=5000"]
+
+
+def test_narrow_rows_are_no_deeper_than_the_memories_that_would_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--features", "20", "--stored-as", "bfloat16", "--device", "lifcl-40", "-o", "nowhere"]
+    design = [f"--design={field}" for field in ("scratch_depth=8192", "threads=1", "clusters=1")]
+    assert main(["hdl", MLP, *arguments, *design]) == 2
+    assert "no machine for this rule fits lifcl-40" in capsys.readouterr().err
 
 
 def test_no_number_is_cut_however_narrow_what_shows_it_is(
@@ -98,14 +105,20 @@ def test_models_that_no_machine_of_the_device_holds_lie_beside_it(capsys: pytest
     assert json.loads(override[1])["record_depth"] == 64
 
 
-def test_sql_for_narrow_numbers_gives_the_machine_that_was_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """The statement's `stored_as` and design: no field of the machine is missing there."""
+@pytest.mark.parametrize(("rule", "columns"), [(LRMF, RATINGS[1]), (MLP, "x float4[20], y float4")])
+def test_sql_for_narrow_numbers_gives_the_machine_that_was_found(
+    rule: str, columns: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The statement's `stored_as` and design: no field of the machine is missing there.
+
+    The second rule's rows of 16 bits are more than the least scratchpad that is tried holds.
+    """
     device = ["--device", "lfe5um5g-85", "--stored-as", "bfloat16"]
-    assert main(["design", LRMF, *RATINGS, *device]) == 0
+    assert main(["design", rule, "--schema", columns, *device]) == 0
     said = re.search(r"stored_as => '(\w+)', design => '(.*)'\)", capsys.readouterr().out)
     assert said is not None
     assert said[1] == "bfloat16"
-    request = declared_request(load(LRMF), declared(RATINGS[1], "y"), label="y", pages=PAGES, stored_as=said[1])
+    request = declared_request(load(rule), declared(columns, "y"), label="y", pages=PAGES, stored_as=said[1])
     binding, _ = chosen_binding(request)
     schema, tuples = request.relation.schema, PAGES * 8192 // SMALLEST_TUPLE
     best = explore(binding, schema, load_device("lfe5um5g-85"), max_tuples=tuples).best.bundle.config
