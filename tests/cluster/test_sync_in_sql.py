@@ -432,6 +432,17 @@ def test_a_shard_that_sends_a_byte_at_a_time_is_named(mapped: Connection, shards
             mapped.session.execute(LONG)
 
 
+def test_a_shard_whose_answer_is_no_number_is_named(mapped: Connection, shards: list[str]) -> None:
+    filled(shards, 512, 512, 512)
+    map_rows(mapped)
+    with proxy(shards[1], lambda data, _: data.replace(b"512", b"5;2")) as (host, port):
+        through = make_conninfo(shards[1], host=host, port=port)
+        mapped.session.execute("UPDATE dana.shard SET conninfo = %s WHERE shard = 2", (through,))
+        with pytest.raises(psycopg.Error, match=r'type bigint: "\S*5;2.*\n.*shard 2 \(public\.rows on') as failed:
+            mapped.session.execute(LONG)
+    assert failed.value.sqlstate == "22P02"
+
+
 def test_the_shard_that_is_out_of_step_is_named(mapped: Connection, shards: list[str]) -> None:
     """It is the first, and all others are alike."""
     filled(shards, 64, 64, 64)

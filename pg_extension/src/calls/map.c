@@ -426,10 +426,15 @@ select_there(dana_shard *shard)
 dana_shard_rows
 dana_shard_select(dana_shard *shard, char *statement, int columns, const Oid *types, int most)
 {
+	/* the answer is text, which may be no value of its type */
+	ErrorContextCallback frame = {.previous = error_context_stack, .callback = dana_shard_context, .arg = shard};
+
 	shard->statement = statement;
 	shard->answer_columns = columns;
 	shard->answer_types = types;
+	error_context_stack = &frame;
 	make_step(shard, select_there, shard->timeout, ERRCODE_CONNECTION_FAILURE);
+	error_context_stack = frame.previous;
 	return (dana_shard_rows){shard->answer, MakeSingleTupleTableSlot(shard->answer->tupledesc, &TTSOpsMinimalTuple), most};
 }
 
