@@ -79,6 +79,7 @@ def over_boards(
     if most not in (count := [1 << k for k in range(MOST.bit_length())]) or (graph.batch or most) % most:
         batch = "" if graph.batch is None else f" that divides the batch of {graph.batch:,} tuples"
         raise UsageError(f"--boards must be a power of two up to {MOST}{batch}, not {most}")
+    sample = sample_pages(schema, page_size=page_size)
     made = []
     for boards in count[: most.bit_length()]:
         part = None if graph.batch is None else graph.batch // boards
@@ -94,7 +95,7 @@ def over_boards(
                 hint="Leave out --boards, or give fewer, or a larger batch.",
             )
         pause = pause_cycles(best.bundle, boards, link) if boards > 1 else 0
-        sample = sample_pages(schema, page_size=page_size)
+        cycles = measure_cycles(best.bundle, sample, pause=pause) if boards > 1 else best.cycles
         clock_hz = best.bundle.config.clock_hz
         made.append(
             Boards(
@@ -102,7 +103,7 @@ def over_boards(
                 each=best,
                 pause=pause,
                 working=best.cycles.epoch(share) / clock_hz,
-                seconds=measure_cycles(best.bundle, sample, pause=pause).epoch(share) / clock_hz,
+                seconds=cycles.epoch(share) / clock_hz,
             )
         )
     return made

@@ -178,7 +178,7 @@ def _lacks(config: MachineConfig, draft: Draft) -> DoesNotFit | None:
         )
     if 0 < config.wide_depth < memory.wide:
         return DoesNotFit(
-            f"rule {name!r} takes {memory.wide} rows of binary32 in the scratchpad, of which the machine has "
+            f"rule {name!r} takes {memory.wide} rows of binary32 in the scratchpad, and the machine has "
             f"{config.wide_depth}",
             hint=f"Set wide_depth to {whole_blocks(memory.wide)}, or to 0 for a scratchpad of binary32.",
         )

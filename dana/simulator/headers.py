@@ -14,7 +14,7 @@ from itertools import groupby
 from textwrap import fill
 from typing import Any
 
-from dana.simulator.structures import BLOCK, ENGINE_CODES, NO_OPCODE, STRUCTURES, ProblemKind
+from dana.simulator.structures import BLOCK, ENGINE_CODES, NO_OPCODE, STRUCTURES, PartFlag, ProblemKind
 from hwgen.spec import columns, engine, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import LANES_PER_CLUSTER, MAX_WATCHED
@@ -118,6 +118,7 @@ def _parts() -> Iterator[str]:
         _enum("condition", _prefixed("COND", strider.Condition)),
         _enum("fault", _prefixed("FAULT", strider.Fault)),
         _enum("column_type", {kind.name: int(kind) for kind in columns.ColumnType}),
+        _enum("part_flag", _prefixed("PART", PartFlag)),
         _enum("problem_kind", {kind.name: int(kind) for kind in ProblemKind}),
         "/* Column types: X(NAME, C's type, conversion) */",
         f"#define SIM_COLUMN_TYPES(X) {types}",

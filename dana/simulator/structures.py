@@ -6,7 +6,7 @@ In: fields of `hwgen.spec`. Out: `ctypes` structures; `headers` writes them in C
 import ctypes
 import re
 from dataclasses import fields
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from functools import partial
 
 from hwgen.spec import columns, cycles, engine, strider
@@ -126,6 +126,15 @@ class BundleData(ctypes.Structure):
         *_i32("group tuple_rows level_stride levels"),
         ("batch", ctypes.c_uint32),
     )
+
+
+class PartFlag(IntFlag):
+    """Bits of the first number that a part of a training sends with its merges."""
+
+    HAS_TUPLES = 1
+    """It has tuples in this batch."""
+    IS_LAST = 2
+    """It has no batch behind this one."""
 
 
 class ProblemKind(IntEnum):

@@ -13,13 +13,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.simulator.structures import PartFlag
 from hwgen.spec import numerics
 from hwgen.spec.bundle import Symbol
 
 Floats = NDArray[np.float32]
-
-HAS_TUPLES, IS_LAST = 1, 2
-"""Bits of the first number that a part exchanges; of the second: it has no batch behind this one."""
 
 
 class Joining:
@@ -47,8 +45,8 @@ class Joining:
 
     def __call__(self, own: Floats, last: bool) -> Floats:
         """Return the merges of a batch in all parts, given those of this one and whether the epoch has none behind."""
-        every = self._exchanged(HAS_TUPLES | (IS_LAST if last else 0), own)
-        absent = every[:, :1].astype(int) & HAS_TUPLES == 0
+        every = self._exchanged(PartFlag.HAS_TUPLES | (PartFlag.IS_LAST if last else 0), own)
+        absent = every[:, :1].astype(int) & PartFlag.HAS_TUPLES == 0
         joined, at = [], 1
         for one in self._merges:
             values = np.where(absent, np.float32(numerics.IDENTITIES[one.name]), every[:, at : at + prod(one.shape)])
@@ -59,11 +57,11 @@ class Joining:
     def finish(self) -> None:
         """Take part in the batches of an epoch for which only other parts have tuples, until there is none."""
         while not self._over:
-            self._exchanged(IS_LAST, np.zeros(self._floats, np.float32))
+            self._exchanged(PartFlag.IS_LAST, np.zeros(self._floats, np.float32))
 
     def _exchanged(self, flags: int, own: Floats) -> Floats:
         """What all parts have, a row of each; flags first."""
-        sent = np.concatenate([np.array([flags], np.float32), own]).astype(np.float32)
+        sent = np.concatenate([[flags], own], dtype=np.float32)
         every = np.frombuffer(self._exchange(sent.tobytes()), np.float32).reshape(-1, sent.size)
-        self._over = bool((every[:, 0].astype(int) & IS_LAST).all())
+        self._over = bool((every[:, 0].astype(int) & PartFlag.IS_LAST).all())
         return every

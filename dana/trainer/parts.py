@@ -270,7 +270,7 @@ class Leading(_Parted):
         expected: dict[str, Array] = {"counters": np.zeros(len(COUNTERS), np.int64)}
         answers = self._lead("epoch", {}, expected)
         found = [dict(zip(COUNTERS, one["counters"].tolist(), strict=True)) for one in answers]
-        # a part that has fewer batches than others has not the last models
+        # a part with fewer batches than others does not have the last models
         batches = [one["batches"] for one in found]
         if self._part.mode == "epoch":
             self._take(self._averaged([one["tuples"] for one in found]))

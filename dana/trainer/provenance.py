@@ -83,7 +83,7 @@ def recorded_request(*, rule: str, text: str, relation: str, design: Mapping[str
         design=design["asked"],
         weight=design["weight"],
         class_weight=design["class_weight"],
-        stored_as=design.get("stored_as"),  # runs of earlier versions have none
+        stored_as=design["stored_as"],
     )
 
 

@@ -308,7 +308,7 @@ class Graph:
 
     @property
     def narrow_models(self) -> frozenset[str]:
-        """Names of the models that only hold numbers of bfloat16, which whoever writes one rounds to."""
+        """Names of the models that hold numbers of bfloat16 alone; values must be rounded before they are written."""
         return frozenset(str(self.nodes[k].name) for k in self.models if self.nodes[k].init.narrow)
 
     def symbolic_shape(self, node: Node) -> Shape:

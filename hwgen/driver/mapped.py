@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hwgen.driver.errors import BoardError
 
-PAUSE = 0.0005
+LOOK_SECONDS = 0.0005
 """Seconds between two reads of a status: shorter than an epoch, longer than an access over PCIe."""
 
 
@@ -77,10 +77,10 @@ class MappedRegisters:
             self._words[address + k] = word
 
     def wait(self) -> None:
-        time.sleep(PAUSE)
+        time.sleep(LOOK_SECONDS)
 
     def _reach(self, end: int) -> None:
-        """Map so many words, if fewer are."""
+        """Map words up to `end`, if fewer are mapped."""
         if end > len(self._words):
             # as large as a map can be: a power of two
             mapped, descriptor = _mapped(self._path, self._offset, 4 << (end - 1).bit_length())

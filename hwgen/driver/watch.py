@@ -43,7 +43,7 @@ class Watch:
         now
             Cycles of the training, modulo 2**32, read before `state` was.
         state
-            Pages read, epochs ended, and whatever else shows progress.
+            Pages read, epochs ended, and other counts that change with progress.
         """
         if state != self._state:
             self._state, self._last, self._waited = state, None, 0

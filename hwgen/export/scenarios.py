@@ -42,7 +42,7 @@ class Act(IntEnum):
     INTERRUPT = 6  # wait for the interrupt's line
     LINE = 7  # it must be `word`
     CYCLES = 8  # that pass
-    SILENT = 9  # the memory of pages accepts and answers nothing on buses whose bits are set in `word`
+    SILENT = 9  # the memory of pages accepts and answers nothing on bus k where bit k of `word` is set
     BAD_BEATS = 10  # beats from `address` on, counted in bytes from the first page, come with the response in bits 1:0
     # of `word` on the bus in the others from bit 8 on
     BAD_RECORDS = 11  # bits 1:0 of `word` are the response to reads of records, 3:2 to writes
@@ -144,7 +144,7 @@ SETTLED = max(RESULT_LATENCY, *SPECIAL_LATENCY.values())
 
 
 def scenarios(made: Bundle, writes: Iterable[Block], at: int) -> tuple[list[Scenario], bytes]:
-    """Scenarios in their order, and the pages that lie so many bytes of pages behind the first one.
+    """Scenarios in their order, and their pages, which begin `at` bytes behind the first page.
 
     Parameters
     ----------
@@ -417,7 +417,7 @@ def _read(register: BoardRegister, word: int) -> Step:
 
 
 def _start(bundle: Bundle, pages: int, at: int, epochs: int = 1, **ring: int) -> Iterator[Block]:
-    """What has a board train on pages that lie so many bytes of pages behind the first one."""
+    """What starts a training on pages that begin `at` bytes behind the first page."""
     base = BASE + at // bundle.config.buses
     return training_blocks(bundle, pages=pages, epochs=epochs, base=base, part=PART, **ring)
 

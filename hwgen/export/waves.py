@@ -5,7 +5,7 @@ so that docs/hardware.md explains them.
 """
 
 from hwgen.export.verilog import modules
-from hwgen.spec.board import PAGE_BUS, of_bus
+from hwgen.spec.board import PAGE_BASES, PAGE_BUS, of_bus
 
 PAGES = ["arvalid", "arready", "araddr", "arlen", "rvalid", "rready", "rlast", "rresp", "rdata"]
 """Signals of a bus of pages."""
@@ -19,7 +19,10 @@ GROUPS = (
         "s_axil_bresp s_axil_arvalid s_axil_arready s_axil_araddr s_axil_rvalid s_axil_rdata s_axil_rresp",
     ),
     ("training loop", "loop", "train busy epochs_run loss_valid loss_word converged fault stopped"),
-    *((of_bus("page bus", k), "", " ".join(f"{of_bus(PAGE_BUS, k)}_{name}" for name in PAGES)) for k in range(4)),
+    *(
+        (of_bus("page bus", k), "", " ".join(f"{of_bus(PAGE_BUS, k)}_{name}" for name in PAGES))
+        for k in range(len(PAGE_BASES))
+    ),
     (
         "record bus",
         "",
@@ -46,7 +49,7 @@ GROUPS = (
 )
 """Headings, the block below the board, names of its ports; a port that the machine lacks is left out."""
 
-SOME = ("record bus", *(of_bus("page bus", k) for k in range(1, 4)))
+SOME = ("record bus", *(of_bus("page bus", k) for k in range(1, len(PAGE_BASES))))
 """Groups that only machines with a record memory or with several buses of pages have."""
 
 FORMAT_HEX, FORMAT_HEADING = "@22", "@200"

@@ -357,7 +357,7 @@ EXPORT void board_wait(void *handle, uint32_t cycles) {
     for (uint32_t k = 0; k < cycles && !board.dut.irq; ++k) board.low(), board.edge();
 }
 
-// Lets cycles pass until as many are over since the board interrupted.
+// Lets cycles pass until `cycles` of them have passed since the board interrupted.
 EXPORT void board_hold(void *handle, uint64_t cycles) {
     Board &board = *static_cast<Board *>(handle);
     while (board.now < board.interrupted + cycles) board.low(), board.edge();

@@ -122,7 +122,7 @@ class RtlBoard:
         self._library.board_wait(self._handle, CYCLES_BETWEEN_LOOKS)
 
     def hold(self, cycles: int) -> None:
-        """Let cycles pass until as many are over since the last interrupt."""
+        """Let cycles pass until `cycles` of them have passed since the last interrupt."""
         self._library.board_hold(self._handle, cycles)
 
     def stall(self, pauses: int, seed: int = 0) -> None:

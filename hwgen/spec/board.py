@@ -1,8 +1,8 @@
 """The board's own part of the address map, which extends the machine's (`hwgen.spec.registers`), and its AXI side.
 
 A *board* is a machine between two buses: pages come through an AXI4 read master, all else goes through an AXI4-Lite
-slave (`hwgen.spec.aperture`). The board trains alone: epoch after epoch,
-until the last one or until the rule's convergence test holds; then it raises its interrupt.
+slave (`hwgen.spec.aperture`). The board trains alone: epoch after epoch, until the last one or until the rule's
+convergence test holds; then it raises its interrupt.
 """
 
 from dataclasses import fields
@@ -53,7 +53,7 @@ class BoardRegister(Described):
     STATUS = (
         0x02,
         "(r) bit 0 busy, bit 1 trained, bit 2 the convergence test held, bit 3 stopped by command, bit 4 unanswered: a "
-        "memory has not answered for BUS_TIMEOUT cycles, bits 5 and 6 the machine is paused, and with the epoch's last "
+        "memory has not answered for BUS_TIMEOUT cycles, bit 5 the machine is paused, bit 6 with the epoch's last "
         "batch (bits 2 and 3 of its STATUS), bits 15:8 fault",
     )
     INTERRUPT = (

@@ -156,8 +156,8 @@ class MachineConfig:
     """1: the machine can pause behind the merges of a batch, for a host that joins the batch's sums with those of other
     machines. 0: there is no hardware for it."""
     wide_depth: int = 0
-    """Rows of scratchpad that hold binary32; those behind them hold bfloat16, the upper half of a binary32, whose lower
-    half reads as zero. A multiple of 16; with scratchpads in block RAM only. 0: all rows hold binary32."""
+    """Rows of scratchpad that hold binary32. The rows behind them hold bfloat16, the upper half of a binary32;
+    its lower half reads as zero. A multiple of 16; with scratchpads in block RAM only. 0: all rows hold binary32."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():

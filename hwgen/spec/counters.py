@@ -54,7 +54,7 @@ COUNTERS = {
 def read_counters(read: Callable[[int, int], npt.NDArray[np.uint32]], fault: Fault) -> EpochCounters:
     """The last epoch's counters, with the fault that STATUS has.
 
-    ``read`` gives so many words from a word address of the control bus on.
+    ``read`` takes a word address of the control bus and a number of words, and returns these.
     """
 
     def register(number: Register, words: int = 1) -> int:

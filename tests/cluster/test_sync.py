@@ -26,7 +26,7 @@ from dana.cluster.train import _Rows
 from dana.errors import UsageError
 from dana.session.notices import ServerWarning
 from tests.cluster.conftest import everywhere
-from tests.cluster.test_bad_moments import MERGES, Trickle, proxy, server_of
+from tests.cluster.test_bad_moments import MERGES, Trickle, proxy, send, server_of
 from tests.cluster.test_gather import fetched
 from tests.postgres.cluster import children
 from tests.scale import scaled
@@ -386,7 +386,7 @@ def cancel(dsn: str, _: int) -> None:
 
 def stop(dsn: str, _: int) -> None:
     for (pid,) in training_backends(dsn):
-        os.kill(pid, signal.SIGSTOP)
+        send(pid, signal.SIGSTOP)
 
 
 def sessions(dsn: str) -> list[int]:
@@ -398,14 +398,14 @@ def sessions(dsn: str) -> list[int]:
 
 def stop_worker(dsn: str, _: int) -> None:
     for pid in sessions(dsn):
-        os.kill(pid, signal.SIGSTOP)
+        send(pid, signal.SIGSTOP)
 
 
 def wake(dsn: str) -> None:
     for pid in sessions(dsn):
-        os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGCONT)
     for (pid,) in fetched(dsn, "SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL dana.%'"):
-        os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize(

@@ -113,14 +113,14 @@ def test_the_hardware_is_the_interpreter() -> None:
 
 
 def test_models_in_narrow_rows() -> None:
-    """Factors on the chip, in rows of which the lower half is not built: as in rows of binary32."""
+    """Factors on the chip, in rows without a lower half: the same as in rows of binary32."""
     text, few = rules.text("lrmf"), {name: values[:60] % 40 for name, values in RATINGS.items()}
     design = {"record_depth": 0, "threads": 1, "clusters": 1, "scratch_depth": 1024}
     plain = trained(text, few, machine="interp")[0]
     for name, wide in (("sim", 0), ("sim", 256), ("rtl", 256)):
         made = trained(text, few, machine=name, design={**design, "wide_depth": wide})[0]
         assert bits(made) == bits(plain)
-    with pytest.raises(TrainingError, match=r"of which the machine has 16\nHint: Set wide_depth to 32"):
+    with pytest.raises(TrainingError, match=r"and the machine has 16\nHint: Set wide_depth to 32"):
         trained(text, few, design={**design, "wide_depth": 16})
     with pytest.raises(TrainingError, match=r"takes .* rows of binary32 .* the machine has 32"):
         trained(text, few, design={**design, "wide_depth": 32}, stored_as="binary32")

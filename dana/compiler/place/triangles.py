@@ -68,16 +68,16 @@ def symmetric_values(plan: Plan) -> dict[int, int]:
         elementwise = (node.op in UNARY or node.op in BINARY) and node.shape == (n, n) and k in plan.per_tuple
         if elementwise and readers[k] <= found.keys() and k not in roots:
             found[k] = n
-    # a merge of what other nodes read, too, has nothing to save but the merge
+    # where other nodes read the merged value, too, only the merge itself could be saved
     return {k: n for k, n in found.items() if k not in merges or plan.operands(k)[0] in found}
 
 
 def fold_symmetric(plan: Plan, target: Target) -> Plan:
-    """The plan with triangles in the place of symmetric matrices, where that saves rows."""
+    """The plan with triangles instead of symmetric matrices, where that saves rows."""
     # in a pause the host joins whole matrices
     if not target.triangles or target.pauses or not target.crossed or plan.alone:
         return plan
-    # of a thread in a batch; one without end counts as many as there may be
+    # tuples of a thread in a batch; a batch of the whole table counts as the longest possible
     lanes, tuples = target.lanes, target.group * -(-plan.batch // target.round_tuples)
 
     def pays(n: int) -> bool:

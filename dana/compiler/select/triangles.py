@@ -3,9 +3,9 @@
 In: values, whole or in triangles (`dana/compiler/place/triangles.py`). Out: operations that fill one
 or the other.
 
-A block of the matrix, P rows of one row of lanes each, is transposed in log₂ P steps of P rows. The step of bit b swaps
-this bit of an element's row with that of its lane: of rows i and i + 2^b, whose numbers differ in it, a crossed LOW
-makes the new row i, and a crossed HIGH the new row i + 2^b.
+A block of the matrix, P rows of one row of lanes each, is transposed in log₂ P steps of P rows. Step b swaps bit b of
+an element's row number with bit b of its lane number. It reads rows i and i + 2^b, which differ in that bit alone: a
+crossed LOW makes the new row i, and a crossed HIGH the new row i + 2^b.
 """
 
 from collections.abc import Sequence

@@ -98,7 +98,7 @@ memory(size_t rows, size_t unit)
 	return zeroed;
 }
 
-/* A row's words, of which every thread gets the same, to the scratchpad */
+/* Writes a row of the scratchpad, the same words for every thread */
 static void
 place_row(struct sim *sim, int64_t row, const uint32_t *words)
 {
@@ -209,14 +209,14 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 	return true;
 }
 
-/* Has batches be joined with those of other parts, until another Bundle is loaded */
+/* Joins batches with those of other parts, until another Bundle is loaded */
 SIM_EXPORT void
 sim_join(struct sim *sim, const struct sim_join *join)
 {
 	sim->join = *join;
 }
 
-/* Has the machine pause for so many cycles behind the merges of a batch, if it does; before the first epoch */
+/* Sets the cycles of each pause behind the merges of a batch, for machines that pause; called before the first epoch */
 SIM_EXPORT void
 sim_pause(struct sim *sim, int64_t cycles)
 {

@@ -3,20 +3,13 @@
  * what all have by the language's tree.
  *
  * In: a part's merges, from where engine or code left them. Out: those of the whole batch, in their place. What carries
- * them is the caller's (struct sim_join). A part without tuples for a batch takes part, and then has not its model.
+ * them is the caller's (struct sim_join). A part without tuples for a batch exchanges messages too, but does not get the batch's model.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "state.h"
 #include "numerics.h"
-
-/* The first number of what parts exchange */
-enum
-{
-	HAS_TUPLES = 1,
-	IS_LAST = 2, /* the part has no batch behind this one */
-};
 
 static inline int64_t
 size_of(const struct sim_merge *merge)
@@ -46,9 +39,9 @@ join_two(const struct sim_merges *of, int32_t pass, float *to, const float *from
 {
 	int64_t at = 1;
 
-	if (((int32_t)from[0] & HAS_TUPLES) == 0)
+	if (((int32_t)from[0] & SIM_PART_HAS_TUPLES) == 0)
 		return;
-	if (((int32_t)to[0] & HAS_TUPLES) == 0)
+	if (((int32_t)to[0] & SIM_PART_HAS_TUPLES) == 0)
 	{
 		memcpy(to, from, sizeof(float) * (size_t)floats);
 		return;
@@ -96,14 +89,14 @@ join(struct sim *sim, const struct sim_merges *of, int32_t pass, int32_t flags, 
 	all = own + floats;
 	memset(own, 0, sizeof(float) * (size_t)floats);
 	own[0] = (float)flags;
-	if (flags & HAS_TUPLES)
+	if (flags & SIM_PART_HAS_TUPLES)
 		copy(sim, of, pass, own + 1, false);
 	if (sim->join.exchange(sim->join.context, own, all, floats) != 0)
 		return sim_engine_fault(sim, SIM_FAULT_STACK, 0); /* the caller knows why */
 	*over = true;
 	for (int32_t p = 0; p < parts; p++)
-		*over = *over && ((int32_t)all[p * floats] & IS_LAST) != 0;
-	if ((flags & HAS_TUPLES) == 0)
+		*over = *over && ((int32_t)all[p * floats] & SIM_PART_IS_LAST) != 0;
+	if ((flags & SIM_PART_HAS_TUPLES) == 0)
 		return true;
 	for (int32_t width = 1; width < parts; width *= 2)
 		for (int32_t p = 0; p + width < parts; p += 2 * width)
@@ -120,7 +113,7 @@ sim_join_pass(struct sim *sim, const struct sim_merges *of, int32_t pass, bool e
 
 	if (sim->join.exchange == NULL)
 		return true;
-	if (!join(sim, of, pass, HAS_TUPLES | (epoch_last ? IS_LAST : 0), &over))
+	if (!join(sim, of, pass, SIM_PART_HAS_TUPLES | (epoch_last ? SIM_PART_IS_LAST : 0), &over))
 		return false;
 	sim->e.joins_on = epoch_last && !over && pass == of->passes;
 	return true;
@@ -134,7 +127,7 @@ sim_join_others(struct sim *sim, const struct sim_merges *of)
 
 	do
 		for (int32_t pass = 0; pass <= of->passes; pass++)
-			if (!join(sim, of, pass, IS_LAST, &over))
+			if (!join(sim, of, pass, SIM_PART_IS_LAST, &over))
 				return false;
 	while (!over);
 	return true;

@@ -7,17 +7,24 @@
 
 #include "state.h"
 
-/* Drops what n words have no room for where they lie in rows of bfloat16. A NaN stays one: what is read of it is canonical. */
+/*
+ * Drops the lower halves of those of n words that lie in rows of bfloat16. A NaN stays as it is, since it is canonical
+ * when it is read.
+ */
 static inline void
 sim_narrow(const struct sim *sim, float *words, ptrdiff_t n)
 {
-	const uintptr_t narrow = (uintptr_t)(sim->scratch + (ptrdiff_t)sim->machine.wide_depth * sim->unit);
-	const uintptr_t end = (uintptr_t)(sim->scratch + (ptrdiff_t)sim->machine.scratch_depth * sim->unit);
-	float *first = (uintptr_t)words < narrow ? (float *)narrow : words;
+	uintptr_t narrow, end;
+	float *first;
 
-	/* the outbox lies elsewhere */
-	if (sim->machine.wide_depth == 0 || (uintptr_t)(words + n) <= narrow || (uintptr_t)words >= end)
+	if (sim->machine.wide_depth == 0)
 		return;
+	narrow = (uintptr_t)(sim->scratch + (ptrdiff_t)sim->machine.wide_depth * sim->unit);
+	end = (uintptr_t)(sim->scratch + (ptrdiff_t)sim->machine.scratch_depth * sim->unit);
+	/* the outbox lies elsewhere */
+	if ((uintptr_t)(words + n) <= narrow || (uintptr_t)words >= end)
+		return;
+	first = (uintptr_t)words < narrow ? (float *)narrow : words;
 	for (; first < words + n; first++)
 		if (*first == *first)
 			*first = dn_float(dn_bits(*first) & 0xFFFF0000);

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.compiler.binding.precision import BFLOAT16, narrow_numbers
+from dana.compiler.binding.precision import is_narrow, narrow_numbers
 from dana.predictor.centres import EXACT, NARROW_EXACT, Centres, is_coarse
 from dana.storage.types import SCALARS
 from dana.trainer.contract import OutOfLine, TrainRequest
@@ -27,7 +27,7 @@ from dsl.hdfg.init import InitKind
 from hwgen.spec.bundle import Fill
 
 EXACT_TYPES = ("real", "boolean")
-"""Types whose values binary32 holds; those of all but the first bfloat16 does, too."""
+"""Types that binary32 represents exactly; bfloat16 does so for all but the first."""
 INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
 
 
@@ -79,10 +79,11 @@ class Centring:
         closely = {} if close is None else _by_column(request, self.fills, labels, close[:-1], bool(close[-1]))
         relative: dict[str, bool] = {}
         types = self._types()
+        rounded = narrow_numbers(self.graph) if is_narrow(request.stored_as) else frozenset()
         for one in (one for one in self.fills if one.column in before):
             old = before[one.column]
             kind = types.get(one.column, "")
-            narrow = one.input in self._narrow
+            narrow = one.input in rounded
             if kind in EXACT_TYPES[narrow:] and one.column not in labels:  # loses nothing
                 after[one.column] = old
                 continue
@@ -95,11 +96,6 @@ class Centring:
         found = Centres(features=tuple(features.tolist()) if features.any() else (), label=label)
         if found != request.centres:
             raise NeedsCentres(request, found)
-
-    @property
-    def _narrow(self) -> frozenset[str]:
-        """Names of the inputs and outputs whose numbers bfloat16 rounds: where they are read, or in a model."""
-        return narrow_numbers(self.graph) if self.request.stored_as == BFLOAT16 else frozenset()
 
     def _types(self) -> dict[str, str]:
         """Return the types of columns, of arrays that of their elements."""

@@ -203,7 +203,7 @@ dana_ring_reset(dana_ring *ring)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Shows the producer that this process runs: a stopped one, whose socket is open, looks like one at work otherwise */
+/* Shows the producer that this process runs. A stopped process keeps its socket open, so it would seem to be at work */
 EXPORT void
 dana_ring_beat(dana_ring *ring)
 {

@@ -97,7 +97,7 @@ class Lane(wiring.Component):
     def _two_widths(
         self, m: Module, name: str, depth: int, wide: int, address: Value, written: tuple[Value, Value, Value]
     ) -> Value:
-        """`_memory`, whose rows from `wide` on have no lower half: it reads as zero."""
+        """As `_memory`; rows from `wide` on have no lower half, which reads as zero."""
         at, word, enable = written
         halves = []
         for part, rows, bits in (("low", wide, word[:HALF]), ("high", depth, word[HALF:])):

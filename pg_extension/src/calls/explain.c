@@ -145,7 +145,7 @@ explain_training(FunctionCallInfo fcinfo)
 	source = dana_source_open(&training.rows);
 	name = source->name;
 	if (shards != NULL)
-		source->name = psprintf("a sample of %s", name); /* whose labels may all be alike, for example */
+		source->name = psprintf("a sample of %s", name); /* its labels may all be alike, for example */
 	dana_classes_find(&training, source, rule.description, false);
 	dana_source_encode(source, &training, rule.description);
 	dana_categories_find(&training, source, &rule);

@@ -42,7 +42,6 @@ report(int i, const char *text, int length)
 	ErrorContextCallback frame = {
 		.previous = error_context_stack, .callback = dana_shard_context, .arg = &relay->shards[i]};
 
-	CHECK_FOR_INTERRUPTS();
 	if (length > MAX_REPORT || relay->reports[i]++ == MAX_REPORTS)
 		dana_shard_error(ERRCODE_PROTOCOL_VIOLATION, shard, "it reports more than %d times, or more than %d bytes",
 						 MAX_REPORTS, MAX_REPORT);
@@ -64,6 +63,7 @@ take(int i, TimestampTz *heard)
 	{
 		const int length = relay->lengths[i] = dana_shard_receive(shard, &relay->messages[i]);
 
+		CHECK_FOR_INTERRUPTS(); /* a shard may send such messages without end */
 		if (length <= 0)
 			return;
 		*heard = GetCurrentTimestamp();
@@ -152,7 +152,7 @@ length_of(int i)
 	return relay->lengths[i] - 1;
 }
 
-/* The shard whose message is like most in this, the first of them */
+/* The first shard with the most frequent value */
 static int
 usual(int (*of)(int i))
 {
@@ -173,7 +173,7 @@ usual(int (*of)(int i))
 	return found;
 }
 
-/* Raises an error that names the shard whose message is not like those of most in this; `format` has both values */
+/* Raises an error that names a shard with another value than most; `format` takes both values */
 static void
 require_alike(int (*of)(int i), const char *format)
 {

@@ -217,9 +217,10 @@ add_hash(dana_taking *taking, HeapTuple tuple)
 		const Oid	collation = TupleDescAttr(columns, taking->keys[k].number - 1)->attcollation;
 
 		if (isnull)
+		{
 			taking->hashing = false;
-		if (isnull)
 			return;
+		}
 		hash = hash_combine64(hash, DatumGetUInt64(FunctionCall2Coll(taking->keys[k].hash, collation, value, UInt64GetDatum(0))));
 	}
 	if (taking->count == taking->room)

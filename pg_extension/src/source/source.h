@@ -87,7 +87,7 @@ typedef struct dana_source
 	dana_source_request asked;
 	Relation	  relation; /* locked AccessShareLock until the transaction ends; NULL: a query */
 	Snapshot	  snapshot;
-	char		 *name;		/* of what the caller named, for messages; qualified and quoted */
+	char		 *name;		/* of the table that the caller named, for messages; qualified and quoted */
 	char		 *from;		/* of the relation, for statements and metadata */
 	bool		  heap;		/* a heap with pages of its own */
 	BlockNumber	  pages;	/* all pages with rows that the snapshot can see */

@@ -516,7 +516,7 @@ def test_rows_are_legal_for_columns_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("i", ["i", "dana.floor(i / 2)"])
-def test_rows_choose_rows_of_models_whatever_the_column_s_type(tmp_path: Path, i: str) -> None:
+def test_columns_of_any_type_choose_rows_of_models(tmp_path: Path, i: str) -> None:
     """Directly, or by a number that is computed; no table is watched."""
     rule = tmp_path / "chosen.py"
     rule.write_text(

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Hash of this text and of the contract of the simulator; a library with another value is rejected */
-#define DANA_LIKELIHOOD_CONTRACT UINT64_C(0xb1079e6d4bb00658)
+#define DANA_LIKELIHOOD_CONTRACT UINT64_C(0x2eb5efb72eae52c9)
 #define DANA_LIKELIHOOD_BLOCK 64
 #define DANA_NORMAL 0
 #define DANA_BINOMIAL 1

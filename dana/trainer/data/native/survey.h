@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Hash of this text and of the contract of the simulator; a library with another value is rejected */
-#define DANA_SURVEY_CONTRACT UINT64_C(0x399fad433fddba19)
+#define DANA_SURVEY_CONTRACT UINT64_C(0xb2c0c3611d493441)
 #define DANA_SURVEY_BLOCK 64
 #define DANA_TALLY_SLOTS 8192
 
